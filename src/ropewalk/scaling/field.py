@@ -1,0 +1,190 @@
+"""Number fields: one frequency formula, evaluated in several arithmetics.
+
+Every scaling writes its formula once, against the small set of operations here. Run in
+``Exact`` it gives the frequencies to 50 decimal digits, from which the float64 values and
+the 64-bit turn fractions are rounded once. Run in ``NumpyFloat32`` or ``TorchFloat32`` the
+very same sequence of operations gives what common code computes in single precision, bit
+for bit.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from decimal import Decimal
+from typing import Any, Protocol
+
+import numpy as np
+
+# Arrays of a field: numpy arrays of Decimal or float32, or torch tensors. The formulas only
+# use operators on them, which all three support.
+Array = Any
+
+_CONTEXT = decimal.Context(prec=50)
+
+
+class Field(Protocol):
+    """The operations that frequency formulas are written in.
+
+    ``number`` turns a Python number into a scalar of the field; scalars that a formula
+    computes before it meets an array (correction ranges, bases) stay Python floats in single
+    precision fields, as common code does it, and are exact in ``Exact``.
+    """
+
+    def number(self, value: float) -> Any: ...
+
+    @property
+    def pi(self) -> Any: ...
+
+    def log(self, value: Any) -> Any: ...
+
+    def scalar_power(self, base: Any, exponent: Any) -> Any: ...
+
+    def arange(self, stop: int, step: int = 1) -> Array: ...
+
+    def vector(self, values: tuple[float, ...]) -> Array: ...
+
+    def power(self, base: Any, exponent: Array) -> Array: ...
+
+    def where(self, condition: Array, yes: Array, no: Array) -> Array: ...
+
+    def clip(self, value: Array, low: float, high: float) -> Array: ...
+
+
+class Exact:
+    """Decimal arithmetic with 50 digits: the value that rounding starts from."""
+
+    def number(self, value: float) -> Decimal:
+        """Return the Decimal with exactly the value of the given int or float."""
+        return Decimal(value)
+
+    @property
+    def pi(self) -> Decimal:
+        """Pi to more digits than the context keeps."""
+        return Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+
+    def log(self, value: Decimal) -> Decimal:
+        """Natural logarithm of a scalar."""
+        return _CONTEXT.ln(value)
+
+    def scalar_power(self, base: Decimal, exponent: Decimal) -> Decimal:
+        """``base`` to the ``exponent``, scalars."""
+        return _CONTEXT.power(base, exponent)
+
+    def arange(self, stop: int, step: int = 1) -> Array:
+        """0, step, 2 step … below ``stop``."""
+        return np.array([Decimal(i) for i in range(0, stop, step)], dtype=object)
+
+    def vector(self, values: tuple[float, ...]) -> Array:
+        """An array with the given values."""
+        return np.array([Decimal(v) for v in values], dtype=object)
+
+    def power(self, base: Decimal, exponent: Array) -> Array:
+        """Scalar ``base`` to an array of exponents."""
+        return np.array([_CONTEXT.power(base, e) for e in exponent], dtype=object)
+
+    def where(self, condition: Array, yes: Array, no: Array) -> Array:
+        """Elementwise choice."""
+        return np.where(condition.astype(bool), yes, no)
+
+    def clip(self, value: Array, low: float, high: float) -> Array:
+        """Elementwise limit to [low, high]."""
+        return np.array([min(max(v, Decimal(low)), Decimal(high)) for v in value], dtype=object)
+
+
+class NumpyFloat32:
+    """Single precision as NumPy computes it."""
+
+    def number(self, value: float) -> float:
+        """Scalars stay Python numbers, as in common code."""
+        return value
+
+    @property
+    def pi(self) -> float:
+        """Pi as a Python float."""
+        return math.pi
+
+    def log(self, value: float) -> float:
+        """Natural logarithm of a scalar."""
+        return math.log(value)
+
+    def scalar_power(self, base: float, exponent: float) -> float:
+        """``base`` to the ``exponent``, scalars."""
+        return float(base**exponent)
+
+    def arange(self, stop: int, step: int = 1) -> Array:
+        """0, step, 2 step … below ``stop``."""
+        return np.arange(0, stop, step).astype(np.float32)
+
+    def vector(self, values: tuple[float, ...]) -> Array:
+        """An array with the given values, rounded to float32."""
+        return np.array(values, dtype=np.float32)
+
+    def power(self, base: float, exponent: Array) -> Array:
+        """Scalar ``base`` to an array of exponents."""
+        return np.float32(base) ** exponent
+
+    def where(self, condition: Array, yes: Array, no: Array) -> Array:
+        """Elementwise choice."""
+        return np.where(condition, yes, no)
+
+    def clip(self, value: Array, low: float, high: float) -> Array:
+        """Elementwise limit to [low, high]."""
+        return np.clip(value, np.float32(low), np.float32(high))
+
+
+class TorchFloat32:
+    """Single precision as PyTorch computes it on the CPU: the arithmetic of transformers."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._torch = torch
+
+    def number(self, value: float) -> float:
+        """Scalars stay Python numbers, as in common code."""
+        return value
+
+    @property
+    def pi(self) -> float:
+        """Pi as a Python float."""
+        return math.pi
+
+    def log(self, value: float) -> float:
+        """Natural logarithm of a scalar."""
+        return math.log(value)
+
+    def scalar_power(self, base: float, exponent: float) -> float:
+        """``base`` to the ``exponent``, scalars."""
+        return float(base**exponent)
+
+    def arange(self, stop: int, step: int = 1) -> Array:
+        """0, step, 2 step … below ``stop``."""
+        # dtype and device are explicit: a default dtype of bfloat16 or a meta-device
+        # context around the caller must not reach the positions of the ladder.
+        torch = self._torch
+        return torch.arange(0, stop, step, dtype=torch.int64, device="cpu").to(torch.float32)
+
+    def vector(self, values: tuple[float, ...]) -> Array:
+        """An array with the given values, rounded to float32."""
+        return self._torch.tensor(values, dtype=self._torch.float32, device="cpu")
+
+    def power(self, base: float, exponent: Array) -> Array:
+        """Scalar ``base`` to an array of exponents."""
+        return base**exponent
+
+    def where(self, condition: Array, yes: Array, no: Array) -> Array:
+        """Elementwise choice."""
+        return self._torch.where(condition, yes, no)
+
+    def clip(self, value: Array, low: float, high: float) -> Array:
+        """Elementwise limit to [low, high]."""
+        return self._torch.clamp(value, low, high)
+
+
+def ladder(field: Field, theta: Any, rotary_dim: int) -> Array:
+    """Return the unscaled frequencies ``theta^(-2i/rotary_dim)``, fastest first.
+
+    Shape (rotary_dim/2,), radians per token. RoFormer, arXiv 2104.09864, section 3.2.2.
+    """
+    return 1 / field.power(theta, field.arange(rotary_dim, 2) / rotary_dim)
