@@ -20,7 +20,8 @@ import numpy as np
 # use operators on them, which all three support.
 Array = Any
 
-_CONTEXT = decimal.Context(prec=50)
+_DIGITS = 50
+_CONTEXT = decimal.Context(prec=_DIGITS)
 
 
 class Field(Protocol):
@@ -52,7 +53,13 @@ class Field(Protocol):
 
 
 class Exact:
-    """Decimal arithmetic with 50 digits: the value that rounding starts from."""
+    """Decimal arithmetic with 50 digits: the value that rounding starts from.
+
+    Operators on Decimals round to the thread's decimal context: evaluate a formula within
+    ``decimal.localcontext()`` with ``prec = Exact.digits``.
+    """
+
+    digits = _DIGITS
 
     def number(self, value: float) -> Decimal:
         """Return the Decimal with exactly the value of the given int or float."""

@@ -1,0 +1,122 @@
+"""What a reader of model files returns: the position plan of every layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..rope import Rope
+
+Encoding = Literal["rope", "none"]
+
+
+@dataclass(frozen=True)
+class Sourced:
+    """A value and where it came from.
+
+    ``source`` is a key of the file (``config.json: rope_theta``), a default of a named
+    runtime (``default of transformers' LlamaConfig``), or what it was derived from
+    (``derived: hidden_size / num_attention_heads``).
+    """
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True)
+class QueryTemperature:
+    """Queries multiplied by ``1 + beta ln(1 + floor(position / original_length))``.
+
+    Ministral 3 and Mistral 4. A number of its own: never folded into the attention factor or
+    the softmax multiplier.
+    """
+
+    beta: float
+    original_length: int
+
+
+@dataclass(frozen=True)
+class LayerPositions:
+    """How one layer sees positions.
+
+    Attributes:
+        index: the layer's number, from 0.
+        kind: the layer type as the model names it, e.g. ``full_attention``.
+        rope: the rotary embedding, or None where the layer has none (NoPE).
+        window: tokens that a query can look back over, itself included; None for all.
+        softmax_multiplier: what the softmax scale is multiplied by (latent attention with
+            ``mscale_all_dim``); 1.0 elsewhere.
+        query_temperature: position-dependent factor on queries, or None.
+    """
+
+    index: int
+    kind: str
+    rope: Rope | None
+    window: int | None = None
+    softmax_multiplier: float = 1.0
+    query_temperature: QueryTemperature | None = None
+
+    @property
+    def encoding(self) -> Encoding:
+        """``rope`` or ``none``."""
+        return "none" if self.rope is None else "rope"
+
+
+@dataclass(frozen=True)
+class ModelPositions:
+    """The position plan of one model, each value with where it came from.
+
+    Attributes:
+        path: the file or folder that was read.
+        format: ``hf`` or ``gguf``.
+        model_type: the family as the file names it.
+        layers: one entry per layer, in order.
+        original_length: length the model was trained on before stretching; None if unknown.
+        stated_length: the length the file says the model can take; None if it does not.
+        heads: query heads per layer; None if unknown.
+        kv_heads: key and value heads per layer; None if unknown.
+        value_dim: lanes of a value head; None if unknown.
+        sources: where each value came from, by name (``theta``, ``head_dim``, ``scaling``…).
+        notes: what a user should know, in whole sentences: assumed values, odd lengths.
+    """
+
+    path: str
+    format: Literal["hf", "gguf"]
+    model_type: str
+    layers: tuple[LayerPositions, ...]
+    original_length: int | None
+    stated_length: int | None
+    heads: int | None
+    kv_heads: int | None
+    value_dim: int | None
+    sources: dict[str, Sourced]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rope(self) -> Rope | None:
+        """The rope of the model's long-range layers, or None if no layer has one.
+
+        Long-range are the rotating layers without a window; if every rotating layer has
+        one, all rotating layers.
+        """
+        rotating = [layer for layer in self.layers if layer.rope is not None]
+        unwindowed = [layer for layer in rotating if layer.window is None]
+        for layer in unwindowed or rotating:
+            return layer.rope
+        return None
+
+    def groups(self) -> list[tuple[LayerPositions, tuple[int, ...]]]:
+        """Return the distinct layer plans, each with the indices of its layers, in order."""
+        found: dict[Any, list[int]] = {}
+        first: dict[Any, LayerPositions] = {}
+        for layer in self.layers:
+            key = (
+                layer.kind,
+                layer.rope,
+                layer.window,
+                layer.softmax_multiplier,
+                layer.query_temperature,
+            )
+            found.setdefault(key, []).append(layer.index)
+            first.setdefault(key, layer)
+        return [(first[key], tuple(indices)) for key, indices in found.items()]

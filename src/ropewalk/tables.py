@@ -1,0 +1,264 @@
+"""Cos and sin at any position, exact.
+
+The default precision is right to half a unit in the last place of 1.0 in float32 (6e-8) at
+every position below 2^31, integer or float, negative ones included. An integer position is
+multiplied with each plane's frequency, kept as a 64-bit fraction of a turn, in unsigned
+64-bit arithmetic, which drops whole turns by itself: the range reduction is exact and free,
+and the error is at most ``position * 2^-65`` turns. A float position is split into its
+integer part, which goes the same way, and a fraction below 1, for which float64 suffices.
+
+``precision="float32"`` repeats the common single precision arithmetic instead, in the array
+library that the positions came from: for PyTorch it equals transformers bit for bit. It is
+for those who must match a model that was run that way; its angle is off by about
+``position * 6e-8`` radians.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import InputError
+from .rope import Precision, Rope
+from .scaling.field import Field, NumpyFloat32, TorchFloat32
+
+# Past this, neighbouring integers are no longer distinct as float64, and a position is
+# surely a mistake.
+_LARGEST_POSITION = 2.0**53
+
+
+def cos_sin(
+    rope: Rope,
+    positions: Any,
+    *,
+    length: int | None = None,
+    precision: Precision = "exact",
+    dtype: Any = None,
+) -> tuple[Any, Any]:
+    """Return cos and sin of every plane's angle at the given positions.
+
+    Args:
+        rope: the rotary embedding.
+        positions: integers or floats, any shape: a number, a list, a NumPy array, a PyTorch
+            tensor or a JAX array. Half precision is refused: bfloat16 cannot tell 257 from 256.
+        length: tokens of the text at hand; matters to ropes that depend on the length
+            (dynamic NTK, LongRoPE), for which it is by default the largest position plus
+            one, as transformers does it.
+        precision: ``exact``, or ``float32`` for the common single precision arithmetic.
+        dtype: dtype of the result in the library of the positions; by default float32.
+
+    Returns:
+        Two arrays of shape ``positions.shape + (planes,)``, multiplied by the attention
+        factor, in the library and on the device of the positions (NumPy for numbers and
+        lists).
+
+    Raises:
+        InputError: positions in half precision, not finite, or beyond 2^53; an unknown
+            precision.
+    """
+    if precision not in ("exact", "float32"):
+        raise InputError(
+            "precision",
+            found=repr(precision),
+            expected="'exact' or 'float32'",
+            fix="use 'exact' unless a float32 model must be matched",
+        )
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(positions, torch.Tensor):
+        return _torch_cos_sin(torch, rope, positions, length, precision, dtype)
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(positions, jax.Array):
+        numeric = np.asarray(positions)
+        cos, sin = _numpy_cos_sin(rope, numeric, length, precision)
+        target = jax.numpy.float32 if dtype is None else dtype
+        return jax.numpy.asarray(cos, dtype=target), jax.numpy.asarray(sin, dtype=target)
+    cos, sin = _numpy_cos_sin(rope, np.asarray(positions), length, precision)
+    target = np.float32 if dtype is None else dtype
+    return cos.astype(target, copy=False), sin.astype(target, copy=False)
+
+
+def check_positions(positions: npt.NDArray[Any]) -> None:
+    """Refuse positions that are no usable numbers."""
+    kind = positions.dtype.kind
+    half = positions.dtype.itemsize < 4 and kind not in "iu"
+    if half or kind not in "iuf":
+        raise InputError(
+            "positions",
+            found=f"dtype {positions.dtype}",
+            expected="integers, float32 or float64",
+            fix="keep position ids as integers: half precision merges neighbouring positions",
+        )
+    if positions.size == 0:
+        return
+    largest = np.abs(positions.astype(np.float64)).max()
+    if not largest <= _LARGEST_POSITION:  # also true for NaN
+        raise InputError(
+            "positions",
+            found=f"a largest magnitude of {largest}",
+            expected="finite numbers up to 2^53",
+            fix="check how the position ids are built",
+        )
+
+
+def length_at(rope: Rope, positions: npt.NDArray[Any], length: int | None) -> int | None:
+    """Return the length that a length-dependent rope is evaluated at."""
+    if length is not None or not rope.scaling.length_dependent or positions.size == 0:
+        return length
+    return int(np.floor(positions.max())) + 1
+
+
+def _exact_turns(
+    rope: Rope, positions: npt.NDArray[Any], length: int | None
+) -> npt.NDArray[np.float64]:
+    """Return angles in turns, within [-0.5, 0.5] and a fraction of a plane's own step."""
+    fractions = rope.turn_fractions(length)
+    if positions.dtype.kind in "iu":
+        whole, rest = positions.astype(np.int64), None
+    else:
+        below = np.floor(positions.astype(np.float64))
+        whole, rest = below.astype(np.int64), positions - below
+    wrapped = whole.astype(np.uint64)[..., None] * fractions
+    # Read as signed, the same bits are the fraction centred on 0, where float64 is finest.
+    turns: npt.NDArray[np.float64] = wrapped.view(np.int64) * 2.0**-64
+    if rest is not None:
+        turns = turns + rest[..., None] * (rope.inv_freq(length) / (2 * np.pi))
+    return turns
+
+
+def _numpy_cos_sin(
+    rope: Rope, positions: npt.NDArray[Any], length: int | None, precision: Precision
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    check_positions(positions)
+    length = length_at(rope, positions, length)
+    factor = rope.attention_factor(length)
+    if precision == "exact":
+        angles = _exact_turns(rope, positions, length)
+        angles *= 2 * np.pi
+        cos, sin = np.cos(angles), np.sin(angles)
+        if factor != 1.0:
+            cos *= factor
+            sin *= factor
+        return cos, sin
+    single = positions.astype(np.float32)[..., None] * rope.frequencies_in(NumpyFloat32(), length)
+    amplitude = np.float32(factor)
+    return np.cos(single) * amplitude, np.sin(single) * amplitude
+
+
+def _torch_cos_sin(
+    torch: Any,
+    rope: Rope,
+    positions: Any,
+    length: int | None,
+    precision: Precision,
+    dtype: Any,
+) -> tuple[Any, Any]:
+    target = torch.float32 if dtype is None else dtype
+    if positions.dtype in (torch.float16, torch.bfloat16):
+        raise InputError(
+            "positions",
+            found=f"dtype {positions.dtype}",
+            expected="integers, float32 or float64",
+            fix="keep position ids as integers: half precision merges neighbouring positions",
+        )
+    numeric = positions.detach().cpu().numpy()
+    if precision == "exact":
+        cos, sin = _numpy_cos_sin(rope, numeric, length, precision)
+        return (
+            torch.as_tensor(cos).to(device=positions.device, dtype=target),
+            torch.as_tensor(sin).to(device=positions.device, dtype=target),
+        )
+    check_positions(numeric)
+    length = length_at(rope, numeric, length)
+    field: Field = TorchFloat32()
+    frequencies = rope.frequencies_in(field, length).to(positions.device)
+    with torch.autocast(device_type=positions.device.type, enabled=False):
+        angles = positions.to(torch.float32)[..., None] * frequencies
+        factor = rope.attention_factor(length)
+        return (angles.cos() * factor).to(target), (angles.sin() * factor).to(target)
+
+
+class TableCache:
+    """Tables of cos and sin from position 0 on, which grow by the rows that are missing.
+
+    A table is found by the whole rope, the length it is evaluated at, precision and dtype.
+    Storage doubles when it is full, so that decoding computes one row per new token. Every
+    method may be called from several threads. The least recently used tables are dropped
+    beyond ``max_tables``: a dynamic rope makes a new table for every length.
+
+    Attributes:
+        rows_computed: how many rows were computed so far, over all tables.
+    """
+
+    def __init__(self, max_tables: int = 32) -> None:
+        self.max_tables = max_tables
+        self.rows_computed = 0
+        self._tables: OrderedDict[object, _Table] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def rows(
+        self,
+        rope: Rope,
+        count: int,
+        *,
+        length: int | None = None,
+        precision: Precision = "exact",
+        dtype: Any = np.float32,
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return read-only views (count, planes) of cos and sin at positions 0 … count - 1.
+
+        ``length`` is by default ``count`` for ropes that depend on it.
+        """
+        if not isinstance(count, int) or count < 0:
+            raise InputError(
+                "count", found=repr(count), expected="a number of rows", fix="pass an integer"
+            )
+        if rope.scaling.length_dependent and length is None:
+            length = count
+        key = (rope, rope.scaling.effective_length(length), precision, np.dtype(dtype).str)
+        with self._lock:
+            table = self._tables.pop(key, None) or _Table(rope.planes, np.dtype(dtype))
+            self._tables[key] = table
+            while len(self._tables) > self.max_tables:
+                self._tables.popitem(last=False)
+            self.rows_computed += table.grow(rope, count, length, precision)
+            return table.views(count)
+
+    def clear(self) -> None:
+        """Drop all tables; views handed out stay valid."""
+        with self._lock:
+            self._tables.clear()
+
+
+class _Table:
+    def __init__(self, planes: int, dtype: np.dtype[Any]) -> None:
+        self._filled = 0
+        self._store = np.empty((2, 0, planes), dtype)
+
+    def grow(self, rope: Rope, count: int, length: int | None, precision: Precision) -> int:
+        """Fill the rows up to ``count``; return how many were computed."""
+        missing = count - self._filled
+        if missing <= 0:
+            return 0
+        if count > self._store.shape[1]:
+            # A new array, so that views handed out before keep what they showed.
+            room = max(count, 2 * self._store.shape[1])
+            bigger = np.empty((2, room, self._store.shape[2]), self._store.dtype)
+            bigger[:, : self._filled] = self._store[:, : self._filled]
+            self._store = bigger
+        positions = np.arange(self._filled, count)
+        self._store[:, self._filled : count] = cos_sin(
+            rope, positions, length=length, precision=precision, dtype=self._store.dtype
+        )
+        self._filled = count
+        return missing
+
+    def views(self, count: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        cos, sin = self._store[0, :count], self._store[1, :count]
+        cos.setflags(write=False)
+        sin.setflags(write=False)
+        return cos, sin
