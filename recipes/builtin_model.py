@@ -15,9 +15,9 @@ Each line of ``log.jsonl`` is one record of the loss or of a check on held-out f
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
-import os
 import random
 import sys
 import time
@@ -73,7 +73,7 @@ def passkey_sequence(text: bytes, rng: random.Random, length: int) -> tuple[byte
     weight[first : first + len(key)] = 0.0
     pieces.append(planted)
     weights.append(weight)
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in itertools.pairwise(cuts):
         pieces += [filler[begin:end], (ask + key).encode()]
         weights += [
             np.ones(end - begin + len(ask)),
@@ -152,7 +152,7 @@ def save_atomically(state: dict[str, object], path: Path) -> None:
     """Write the state beside ``path`` and rename, so that a kill leaves the old state whole."""
     scratch = path.with_suffix(".partial")
     torch.save(state, scratch)
-    os.replace(scratch, path)
+    scratch.replace(path)
 
 
 def main() -> None:

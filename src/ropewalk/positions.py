@@ -81,7 +81,7 @@ def packed(boundaries: Any, total: int | None = None) -> Int64Array:
             fix="end the boundaries at the number of tokens",
         )
     lengths = np.diff(edges.astype(np.int64))
-    starts = np.repeat(edges[:-1].astype(np.int64), lengths)
+    starts = np.repeat(edges[:-1].astype(np.int64), lengths.astype(np.int64))
     return np.arange(int(edges[-1]), dtype=np.int64) - starts
 
 

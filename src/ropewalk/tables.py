@@ -126,7 +126,7 @@ def _exact_turns(
     # Read as signed, the same bits are the fraction centred on 0, where float64 is finest.
     turns: npt.NDArray[np.float64] = wrapped.view(np.int64) * 2.0**-64
     if rest is not None:
-        turns = turns + rest[..., None] * (rope.inv_freq(length) / (2 * np.pi))
+        turns += rest[..., None] * (rope.inv_freq(length) / (2 * np.pi))
     return turns
 
 

@@ -24,17 +24,17 @@ UNREADABLE = 2
 class _Group(click.Group):
     """Lists the commands without importing them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
         command: click.Command = module.command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
@@ -47,7 +47,7 @@ class _Group(click.Group):
 @click.version_option(package_name="ropewalk", message="ropewalk %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Position encodings of transformers: computed, stretched, read and measured.
+    r"""Position encodings of transformers: computed, stretched, read and measured.
 
     \b
     Examples:

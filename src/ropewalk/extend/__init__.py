@@ -1,0 +1,1 @@
+"""Stretching a model: plan, apply, measure, report."""

@@ -73,7 +73,9 @@ def scaling_from_dict(data: dict[str, Any]) -> Scaling:
                 expected="a value",
                 fix="add the field",
             )
-    return cls(**values)
+    build: Any = cls
+    made: Scaling = build(**values)
+    return made
 
 
 __all__ = [

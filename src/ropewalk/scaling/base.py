@@ -53,14 +53,14 @@ class Scaling(ABC):
             Shape (rotary_dim/2,), radians per token, index 0 the fastest.
         """
 
-    def amplitude(self, length: int | None = None) -> float:  # noqa: ARG002
+    def amplitude(self, length: int | None = None) -> float:
         """The number that cos and sin are multiplied by; 1.0 unless the scaling says else."""
         return 1.0
 
-    def check_rope(self, theta: float, rotary_dim: int) -> None:  # noqa: B027
+    def check_rope(self, theta: float, rotary_dim: int) -> None:
         """Refuse a rope that this scaling cannot stretch. Most take any."""
 
-    def effective_length(self, length: int | None) -> int | None:  # noqa: ARG002
+    def effective_length(self, length: int | None) -> int | None:
         """Return a number equal for all lengths that share frequencies; a cache key.
 
         None for scalings that do not depend on the length.

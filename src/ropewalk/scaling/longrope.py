@@ -59,7 +59,7 @@ class LongRoPE(Scaling):
             if value is not None:
                 check_positive(f"longrope: {name}", value)
 
-    def check_rope(self, theta: float, rotary_dim: int) -> None:  # noqa: ARG002
+    def check_rope(self, theta: float, rotary_dim: int) -> None:
         """Refuse lists that do not have one value per plane."""
         for name in ("short_factor", "long_factor"):
             count = len(getattr(self, name))

@@ -48,7 +48,7 @@ class NTK(Scaling):
         super().__post_init__()
         check_factor("ntk: factor", self.factor)
 
-    def check_rope(self, theta: float, rotary_dim: int) -> None:  # noqa: ARG002
+    def check_rope(self, theta: float, rotary_dim: int) -> None:
         """Refuse a rope of one plane."""
         check_two_planes(self.kind, rotary_dim)
 
@@ -88,7 +88,7 @@ class DynamicNTK(Scaling):
         check_factor("dynamic: factor", self.factor)
         require_original_length(self)
 
-    def check_rope(self, theta: float, rotary_dim: int) -> None:  # noqa: ARG002
+    def check_rope(self, theta: float, rotary_dim: int) -> None:
         """Refuse a rope of one plane."""
         check_two_planes(self.kind, rotary_dim)
 

@@ -142,7 +142,7 @@ class PartsScaling(Scaling):
         """Whether the index range is rounded."""
         return self.truncate is not False
 
-    def check_rope(self, theta: float, rotary_dim: int) -> None:  # noqa: ARG002
+    def check_rope(self, theta: float, rotary_dim: int) -> None:
         """Refuse a base that makes no ladder."""
         if theta <= 1:
             raise InputError(

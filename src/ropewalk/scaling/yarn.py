@@ -55,7 +55,7 @@ class YaRN(PartsScaling):
                     fix="correct the value or leave the field out",
                 )
 
-    def amplitude(self, length: int | None = None) -> float:  # noqa: ARG002
+    def amplitude(self, length: int | None = None) -> float:
         """The number that cos and sin are multiplied by."""
         if self.attention_factor is not None:
             return float(self.attention_factor)
