@@ -177,16 +177,18 @@ class Rope:
         original = self.original_length
         plain = self.with_scaling(Plain()).inv_freq()
         out = []
-        for index, (scaled, unscaled) in enumerate(zip(self.inv_freq(length), plain, strict=True)):
+        for index, (scaled, unscaled) in enumerate(
+            zip(self.inv_freq(length).tolist(), plain.tolist(), strict=True)
+        ):
             out.append(
                 Plane(
                     index=index,
                     lanes=self.lanes(index),
-                    inv_freq=float(scaled),
+                    inv_freq=scaled,
                     wavelength=2 * math.pi / scaled if scaled else math.inf,
                     turns=None if original is None else original * unscaled / (2 * math.pi),
-                    kept=float(scaled / unscaled),
-                    band=_band(float(scaled / unscaled), self.scaling.stretch),
+                    kept=scaled / unscaled,
+                    band=_band(scaled / unscaled, self.scaling.stretch),
                 )
             )
         return tuple(out)

@@ -126,7 +126,8 @@ def _exact_turns(
     # Read as signed, the same bits are the fraction centred on 0, where float64 is finest.
     turns: npt.NDArray[np.float64] = wrapped.view(np.int64) * 2.0**-64
     if rest is not None:
-        turns += rest[..., None] * (rope.inv_freq(length) / (2 * np.pi))
+        part: npt.NDArray[np.float64] = rest[..., None] * (rope.inv_freq(length) / (2 * np.pi))
+        turns += part
     return turns
 
 

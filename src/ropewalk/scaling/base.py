@@ -57,7 +57,7 @@ class Scaling(ABC):
         """The number that cos and sin are multiplied by; 1.0 unless the scaling says else."""
         return 1.0
 
-    def check_rope(self, theta: float, rotary_dim: int) -> None:
+    def check_rope(self, theta: float, rotary_dim: int) -> None:  # noqa: B027 (most take any)
         """Refuse a rope that this scaling cannot stretch. Most take any."""
 
     def effective_length(self, length: int | None) -> int | None:
