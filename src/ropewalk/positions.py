@@ -30,6 +30,10 @@ def from_offset(offset: Any, count: int) -> Int64Array:
             expected="an integer or one integer per row",
             fix="pass the number of tokens already seen",
         )
+    if not isinstance(count, int) or count < 0:
+        raise InputError(
+            "count", found=repr(count), expected="a number of tokens", fix="pass an integer"
+        )
     return starts.astype(np.int64)[..., None] + np.arange(count, dtype=np.int64)
 
 
@@ -64,15 +68,7 @@ def packed(boundaries: Any, total: int | None = None) -> Int64Array:
     Returns:
         Shape (boundaries[-1],); [0, 1, 0, 1, 2] in the example.
     """
-    edges = np.asarray(boundaries)
-    good = edges.ndim == 1 and edges.size >= 1 and edges.dtype.kind in "iu"
-    if not good or edges[0] != 0 or (np.diff(edges.astype(np.int64)) < 0).any():
-        raise InputError(
-            "boundaries",
-            found=str(np.asarray(boundaries).tolist()),
-            expected="whole numbers that begin with 0 and never fall",
-            fix="pass cumulative lengths, e.g. [0, 2, 5] for lengths 2 and 3",
-        )
+    edges = _edges(boundaries)
     if total is not None and total != edges[-1]:
         raise InputError(
             "boundaries",
@@ -80,8 +76,7 @@ def packed(boundaries: Any, total: int | None = None) -> Int64Array:
             expected=f"all {total} tokens",
             fix="end the boundaries at the number of tokens",
         )
-    lengths = np.diff(edges.astype(np.int64))
-    starts = np.repeat(edges[:-1].astype(np.int64), lengths.astype(np.int64))
+    starts = np.repeat(edges[:-1], np.diff(edges))
     return np.arange(int(edges[-1]), dtype=np.int64) - starts
 
 
@@ -100,3 +95,62 @@ def boundaries_of(positions: Any) -> Int64Array:
             fix="pass the position ids of one packed row",
         )
     return np.append(np.flatnonzero(row == 0), row.size).astype(np.int64)
+
+
+def zigzag_rows(boundaries: Any, ranks: int, rank: int) -> Int64Array:
+    """Return the tokens of a packed row that one rank of context parallelism holds.
+
+    Each sequence is cut into ``2 * ranks`` equal chunks, of which a rank holds the chunks
+    ``rank`` and ``2 * ranks - 1 - rank``, so that all ranks have equal work under a causal
+    mask. The positions of those tokens are ``packed(boundaries)[rows]``: they begin again in
+    every sequence, as the sequences do.
+
+    Args:
+        boundaries: cumulative lengths, as in `packed`; for one sequence ``[0, length]``.
+        ranks: number of ranks.
+        rank: the rank asked for, from 0.
+
+    Returns:
+        Rows of the packed tokens, ascending; boundaries [0, 4, 8], 2 ranks, rank 0 give
+        [0, 3, 4, 7].
+
+    Raises:
+        InputError: a sequence that does not divide into the chunks, or no such rank.
+
+    Source: the load-balanced split of Megatron-LM and TransformerEngine.
+    """
+    edges = _edges(boundaries)
+    if not isinstance(ranks, int) or ranks < 1:
+        raise InputError("ranks", found=repr(ranks), expected="at least 1", fix="pass the number")
+    if not isinstance(rank, int) or not 0 <= rank < ranks:
+        raise InputError(
+            "rank", found=repr(rank), expected=f"0 to {ranks - 1}", fix="pass this rank's number"
+        )
+    chunks = 2 * ranks
+    rows = [np.empty(0, np.int64)]
+    for begin, length in zip(edges[:-1].tolist(), np.diff(edges).tolist(), strict=True):
+        if length % chunks:
+            raise InputError(
+                "boundaries",
+                found=f"a sequence of {length} tokens",
+                expected=f"a multiple of {chunks}, two chunks for each rank",
+                fix="pad each sequence before it is split",
+            )
+        size = length // chunks
+        for chunk in (rank, chunks - 1 - rank):
+            rows.append(begin + np.arange(chunk * size, (chunk + 1) * size, dtype=np.int64))
+    return np.concatenate(rows)
+
+
+def _edges(boundaries: Any) -> Int64Array:
+    edges = np.asarray(boundaries)
+    good = edges.ndim == 1 and edges.size >= 1 and edges.dtype.kind in "iu"
+    if not good or edges[0] != 0 or (np.diff(edges.astype(np.int64)) < 0).any():
+        shown = str(edges.tolist())
+        raise InputError(
+            "boundaries",
+            found=shown if len(shown) <= 60 else f"{shown[:56]} ...",
+            expected="whole numbers that begin with 0 and never fall",
+            fix="pass cumulative lengths, e.g. [0, 2, 5] for lengths 2 and 3",
+        )
+    return edges.astype(np.int64)

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from .errors import InputError
 from .scaling import Plain, Scaling, scaling_from_dict
-from .scaling.base import check_length, is_number
-from .scaling.field import Array, Exact, Field
+from .scaling.base import check_text, is_number
+from .scaling.field import Array, Exact, Field, exact_arithmetic
 
 Pairing = Literal["half", "adjacent"]
 Precision = Literal["exact", "float32"]
@@ -59,17 +59,23 @@ class Rope:
 
     def __post_init__(self) -> None:
         """Fill in rotary_dim and refuse what is no rope."""
-        check_length("head_dim", self.head_dim)
+        if not _is_whole(self.head_dim) or self.head_dim < 2:
+            raise InputError(
+                "head_dim",
+                found=repr(self.head_dim),
+                expected="a number of lanes, at least 2",
+                fix="give the size of one attention head, e.g. 128",
+            )
         if self.rotary_dim is None:
             object.__setattr__(self, "rotary_dim", self.head_dim)
-        if not isinstance(self.rotary_dim, int) or self.rotary_dim < 2 or self.rotary_dim % 2:
+        if not _is_whole(self.rotary_dim) or self.rotary_dim < 2 or self.rotary_dim % 2:
             raise InputError(
                 "rotary_dim",
                 found=f"{self.rotary_dim!r} (head_dim {self.head_dim})",
                 expected="an even number of lanes, at least 2",
                 fix="check head_dim and partial_rotary_factor",
             )
-        if not isinstance(self.rotary_offset, int) or self.rotary_offset < 0:
+        if not _is_whole(self.rotary_offset) or self.rotary_offset < 0:
             raise InputError(
                 "rotary_offset",
                 found=repr(self.rotary_offset),
@@ -97,7 +103,7 @@ class Rope:
                 expected="'half' or 'adjacent'",
                 fix="half is NeoX or rotate_half, adjacent is GPT-J or interleaved",
             )
-        if self.direction not in (1, -1):
+        if not _is_whole(self.direction) or self.direction not in (1, -1):
             raise InputError(
                 "direction", found=repr(self.direction), expected="1 or -1", fix="use 1"
             )
@@ -137,7 +143,7 @@ class Rope:
         Returns:
             Shape (planes,), radians per token, index 0 the fastest. Read-only.
         """
-        return _inv_freq(self, self.scaling.effective_length(length))
+        return _inv_freq(self, self.scaling.effective_length(check_text(length)))
 
     def turn_fractions(self, length: int | None = None) -> npt.NDArray[np.uint64]:
         """Return each plane's frequency as a 64-bit fraction of a turn per token.
@@ -145,15 +151,15 @@ class Rope:
         Shape (planes,). Multiplying by an integer position in unsigned 64-bit arithmetic
         drops whole turns by itself. Off from the true frequency by at most 2^-65 turns.
         """
-        return _turn_fractions(self, self.scaling.effective_length(length))
+        return _turn_fractions(self, self.scaling.effective_length(check_text(length)))
 
     def attention_factor(self, length: int | None = None) -> float:
         """Return the number that cos and sin are multiplied by."""
-        return self.scaling.amplitude(length)
+        return self.scaling.amplitude(check_text(length))
 
     def frequencies_in(self, field: Field, length: int | None = None) -> Array:
         """Return the frequencies computed in the arithmetic of ``field``; see `scaling.field`."""
-        return self.scaling.frequencies(field, self.theta, self.rotary_dim, length)
+        return self.scaling.frequencies(field, self.theta, self.rotary_dim, check_text(length))
 
     def cos_sin(
         self,
@@ -208,6 +214,13 @@ class Rope:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Rope:
         """Build the rope that `to_dict` wrote; unknown fields are refused."""
+        if not isinstance(data, dict):
+            raise InputError(
+                "rope",
+                found=repr(data),
+                expected="an object with the fields of a rope",
+                fix="pass what to_dict or to_json wrote",
+            )
         known = {f.name for f in dataclasses.fields(cls)}
         for name in data:
             if name not in known:
@@ -233,14 +246,24 @@ class Rope:
     @classmethod
     def from_json(cls, text: str) -> Rope:
         """Build the rope that `to_json` wrote."""
-        return cls.from_dict(json.loads(text))
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise InputError(
+                "rope",
+                found=f"text that is no JSON ({error})",
+                expected="one JSON object",
+                fix="pass what to_json wrote",
+            ) from error
+        return cls.from_dict(data)
 
     def __repr__(self) -> str:
         """Show the fields that differ from their defaults."""
         parts = [f"head_dim={self.head_dim}"]
         if self.rotary_dim != self.head_dim:
             parts.append(f"rotary_dim={self.rotary_dim}")
-        parts.append(f"theta={self.theta:.15g}")
+        short = f"{self.theta:.15g}"
+        parts.append(f"theta={short if float(short) == self.theta else repr(self.theta)}")
         for name, default in (("pairing", "half"), ("rotary_offset", 0), ("direction", 1)):
             value = getattr(self, name)
             if value != default:
@@ -277,6 +300,10 @@ class Plane:
     band: Band
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _band(kept: float, stretch: float) -> Band:
     rounding = 1e-12
     if kept == 0:
@@ -289,8 +316,7 @@ def _band(kept: float, stretch: float) -> Band:
 
 
 def _exact(rope: Rope, length: int | None) -> Array:
-    with decimal.localcontext() as context:
-        context.prec = Exact.digits
+    with exact_arithmetic():
         return rope.frequencies_in(Exact(), length)
 
 
@@ -303,8 +329,7 @@ def _inv_freq(rope: Rope, length: int | None) -> FloatArray:
 
 @functools.lru_cache(maxsize=1024)
 def _turn_fractions(rope: Rope, length: int | None) -> npt.NDArray[np.uint64]:
-    with decimal.localcontext() as context:
-        context.prec = Exact.digits
+    with exact_arithmetic():
         turn = 2 * Exact().pi
         fractions = [
             int((f / turn * 2**64).to_integral_value(decimal.ROUND_HALF_EVEN)) % 2**64

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from .errors import InputError
 from .rope import Precision, Rope
+from .scaling.base import check_text
 from .scaling.field import Field, NumpyFloat32, TorchFloat32
 
 # Past this, neighbouring integers are no longer distinct as float64, and a position is
@@ -55,7 +56,7 @@ def cos_sin(
     Returns:
         Two arrays of shape ``positions.shape + (planes,)``, multiplied by the attention
         factor, in the library and on the device of the positions (NumPy for numbers and
-        lists).
+        lists). The sine has the sign of the rope's direction.
 
     Raises:
         InputError: positions in half precision, not finite, or beyond 2^53; an unknown
@@ -109,7 +110,7 @@ def length_at(rope: Rope, positions: npt.NDArray[Any], length: int | None) -> in
     """Return the length that a length-dependent rope is evaluated at."""
     if length is not None or not rope.scaling.length_dependent or positions.size == 0:
         return length
-    return int(np.floor(positions.max())) + 1
+    return max(0, int(np.floor(positions.max())) + 1)
 
 
 def _exact_turns(
@@ -124,7 +125,7 @@ def _exact_turns(
         whole, rest = below.astype(np.int64), positions - below
     wrapped = whole.astype(np.uint64)[..., None] * fractions
     # Read as signed, the same bits are the fraction centred on 0, where float64 is finest.
-    turns: npt.NDArray[np.float64] = wrapped.view(np.int64) * 2.0**-64
+    turns: npt.NDArray[np.float64] = np.multiply(wrapped.view(np.int64), 2.0**-64)
     if rest is not None:
         part: npt.NDArray[np.float64] = rest[..., None] * (rope.inv_freq(length) / (2 * np.pi))
         turns += part
@@ -139,7 +140,7 @@ def _numpy_cos_sin(
     factor = rope.attention_factor(length)
     if precision == "exact":
         angles = _exact_turns(rope, positions, length)
-        angles *= 2 * np.pi
+        angles *= rope.direction * 2 * np.pi
         cos, sin = np.cos(angles), np.sin(angles)
         if factor != 1.0:
             cos *= factor
@@ -147,7 +148,7 @@ def _numpy_cos_sin(
         return cos, sin
     single = positions.astype(np.float32)[..., None] * rope.frequencies_in(NumpyFloat32(), length)
     amplitude = np.float32(factor)
-    return np.cos(single) * amplitude, np.sin(single) * amplitude
+    return np.cos(single) * amplitude, np.sin(single) * (amplitude * rope.direction)
 
 
 def _torch_cos_sin(
@@ -169,9 +170,10 @@ def _torch_cos_sin(
     numeric = positions.detach().cpu().numpy()
     if precision == "exact":
         cos, sin = _numpy_cos_sin(rope, numeric, length, precision)
+        # The device is named, so that a default device of the caller's does not matter.
         return (
-            torch.as_tensor(cos).to(device=positions.device, dtype=target),
-            torch.as_tensor(sin).to(device=positions.device, dtype=target),
+            torch.as_tensor(cos, dtype=target, device=positions.device),
+            torch.as_tensor(sin, dtype=target, device=positions.device),
         )
     check_positions(numeric)
     length = length_at(rope, numeric, length)
@@ -180,7 +182,8 @@ def _torch_cos_sin(
     with torch.autocast(device_type=positions.device.type, enabled=False):
         angles = positions.to(torch.float32)[..., None] * frequencies
         factor = rope.attention_factor(length)
-        return (angles.cos() * factor).to(target), (angles.sin() * factor).to(target)
+        cos, sin = angles.cos() * factor, angles.sin() * (factor * rope.direction)
+        return cos.to(target), sin.to(target)
 
 
 class TableCache:
@@ -196,6 +199,13 @@ class TableCache:
     """
 
     def __init__(self, max_tables: int = 32) -> None:
+        if not isinstance(max_tables, int) or max_tables < 1:
+            raise InputError(
+                "max_tables",
+                found=repr(max_tables),
+                expected="a number of tables, at least 1",
+                fix="use the default, 32",
+            )
         self.max_tables = max_tables
         self.rows_computed = 0
         self._tables: OrderedDict[object, _Table] = OrderedDict()
@@ -220,7 +230,10 @@ class TableCache:
             )
         if rope.scaling.length_dependent and length is None:
             length = count
-        key = (rope, rope.scaling.effective_length(length), precision, np.dtype(dtype).str)
+        # The dtype itself, not its name in an array header: there, all small floats of
+        # ml_dtypes are called "V1".
+        length = check_text(length)
+        key = (rope, rope.scaling.effective_length(length), precision, np.dtype(dtype))
         with self._lock:
             table = self._tables.pop(key, None) or _Table(rope.planes, np.dtype(dtype))
             self._tables[key] = table

@@ -1,5 +1,16 @@
 """What real models do: readers per file format, one table of families."""
 
+from .families import FAMILIES
+from .hf import read_config
 from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced
+from .read import read
 
-__all__ = ["LayerPositions", "ModelPositions", "QueryTemperature", "Sourced"]
+__all__ = [
+    "FAMILIES",
+    "LayerPositions",
+    "ModelPositions",
+    "QueryTemperature",
+    "Sourced",
+    "read",
+    "read_config",
+]

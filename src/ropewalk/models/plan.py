@@ -25,14 +25,15 @@ class Sourced:
 
 @dataclass(frozen=True)
 class QueryTemperature:
-    """Queries multiplied by ``1 + beta ln(1 + floor(position / original_length))``.
+    """Queries multiplied by ``1 + beta ln(1 + floor((position + offset) / original_length))``.
 
-    Ministral 3 and Mistral 4. A number of its own: never folded into the attention factor or
-    the softmax multiplier.
+    Ministral 3 and Mistral 4 with offset 0, Llama 4's layers without rope with offset 1. A
+    number of its own: never folded into the attention factor or the softmax multiplier.
     """
 
     beta: float
     original_length: int
+    offset: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ Order = Literal["time_heads", "heads_time", "time"]
 _ORDERS: dict[str, int] = {"time_heads": -3, "heads_time": -2, "time": -2}
 """Which axis of ``x`` is time."""
 
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
 
 def rotate(
     x: Any,
@@ -97,7 +99,15 @@ def _check(x: Any, cos: Any, sin: Any, pairing: str, order: str, rotary_offset: 
             expected="'time_heads', 'heads_time' or 'time'",
             fix="name the order of the axes of x",
         )
+    axis = _ORDERS[order]
     shape, table = tuple(x.shape), tuple(cos.shape)
+    if len(shape) < -axis:
+        raise InputError(
+            "x",
+            found=f"shape {shape}",
+            expected=f"at least {-axis} axes for order {order!r}",
+            fix="name the order of the axes with order=",
+        )
     if table != tuple(sin.shape) or len(table) < 1:
         raise InputError(
             "sin",
@@ -105,20 +115,19 @@ def _check(x: Any, cos: Any, sin: Any, pairing: str, order: str, rotary_offset: 
             expected="the shape of cos",
             fix="pass cos and sin of the same positions",
         )
-    if rotary_offset < 0 or rotary_offset + 2 * table[-1] > shape[-1]:
+    if not isinstance(rotary_offset, int) or rotary_offset < 0:
+        raise InputError(
+            "rotary_offset",
+            found=repr(rotary_offset),
+            expected="the index of a lane, 0 or above",
+            fix="give the first rotated lane",
+        )
+    if rotary_offset + 2 * table[-1] > shape[-1]:
         raise InputError(
             "cos",
             found=f"{table[-1]} planes from lane {rotary_offset} on (x: {shape})",
             expected=f"at most {(shape[-1] - rotary_offset) // 2} planes",
             fix="cos holds one value per plane, half the rotated lanes; do not double it",
-        )
-    axis = _ORDERS[order]
-    if len(shape) < -axis:
-        raise InputError(
-            "x",
-            found=f"shape {shape}",
-            expected=f"at least {-axis} axes for order {order!r}",
-            fix="name the order of the axes with order=",
         )
     if len(table) >= 2 and table[-2] not in (1, shape[axis]):
         raise InputError(
@@ -171,7 +180,11 @@ class _Torch(_Library):
 
     def like(self, table: Any, x: Any) -> Any:
         wide = self.torch.float64 if x.dtype == self.torch.float64 else self.torch.float32
-        return self.torch.as_tensor(table).to(device=x.device, dtype=wide)
+        if isinstance(table, np.ndarray):
+            # PyTorch takes neither a read-only array, such as a cached table, without a
+            # warning, nor the bfloat16 of ml_dtypes.
+            table = np.array(table, dtype=np.float64 if wide == self.torch.float64 else np.float32)
+        return self.torch.as_tensor(table, dtype=wide, device=x.device)
 
     def insert_axis(self, table: Any, axis: int) -> Any:
         return table.unsqueeze(axis) if table.ndim >= 2 else table
@@ -214,17 +227,16 @@ class _Jax(_Library):
 def _library_of(x: Any) -> _Library:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        if not x.dtype.is_floating_point:
+        if str(x.dtype).removeprefix("torch.") not in _FLOATS:
             raise _no_float(str(x.dtype))
         return _Torch(torch)
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(x, jax.Array):
-        if not jax.numpy.issubdtype(x.dtype, jax.numpy.floating):
+        if x.dtype.name not in _FLOATS:
             raise _no_float(str(x.dtype))
         return _Jax(jax)
     if isinstance(x, np.ndarray):
-        # ml_dtypes' bfloat16 has kind "V"; its name tells it.
-        if x.dtype.kind != "f" and x.dtype.name != "bfloat16":
+        if x.dtype.name not in _FLOATS:
             raise _no_float(str(x.dtype))
         return _Library()
     raise InputError(

@@ -15,7 +15,7 @@ from .by_parts import NTKByParts
 from .linear import Linear
 from .llama3 import Llama3
 from .longrope import LongRoPE
-from .ntk import NTK, DynamicNTK
+from .ntk import NTK, DynamicNTK, ntk_base, ntk_factor
 from .ntk_critical import NTKCritical
 from .plain import Plain
 from .proportional import Proportional
@@ -45,8 +45,15 @@ def scaling_from_dict(data: dict[str, Any]) -> Scaling:
     Raises:
         InputError: an unknown kind or field, a missing field, or an invalid value.
     """
+    if not isinstance(data, dict):
+        raise InputError(
+            "scaling",
+            found=repr(data),
+            expected="an object with a kind",
+            fix='write e.g. {"kind": "linear", "factor": 4}',
+        )
     kind = data.get("kind")
-    if kind not in SCALINGS:
+    if not isinstance(kind, str) or kind not in SCALINGS:
         raise InputError(
             "scaling: kind",
             found=repr(kind),
@@ -91,5 +98,7 @@ __all__ = [
     "Proportional",
     "Scaling",
     "YaRN",
+    "ntk_base",
+    "ntk_factor",
     "scaling_from_dict",
 ]

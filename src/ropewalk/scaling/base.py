@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 from ..errors import InputError
 from .field import Array, Field
@@ -100,7 +101,12 @@ class Scaling(ABC):
 
 def is_number(value: object) -> bool:
     """Tell whether the value is a finite int or float, and no bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int beyond the range of float
+        return False
 
 
 def check_length(where: str, value: object) -> None:
@@ -112,6 +118,21 @@ def check_length(where: str, value: object) -> None:
             expected="a positive whole number of tokens",
             fix="give the trained length, e.g. 4096",
         )
+
+
+def check_text(length: object) -> int | None:
+    """Return the length of the text at hand, or refuse what is no number of tokens."""
+    if length is None:
+        return None
+    whole = isinstance(length, SupportsIndex) and not isinstance(length, bool)
+    if not whole or (tokens := operator.index(length)) < 0:  # type: ignore[arg-type]
+        raise InputError(
+            "length",
+            found=repr(length),
+            expected="a whole number of tokens, 0 or above",
+            fix="give the number of tokens in the text, or None",
+        )
+    return tokens
 
 
 def check_factor(where: str, value: object) -> None:

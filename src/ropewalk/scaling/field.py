@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import decimal
 import math
+from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -21,7 +22,15 @@ import numpy as np
 Array = Any
 
 _DIGITS = 50
-_CONTEXT = decimal.Context(prec=_DIGITS)
+_CONTEXT = decimal.Context(prec=_DIGITS, rounding=decimal.ROUND_HALF_EVEN)
+
+
+def exact_arithmetic() -> AbstractContextManager[decimal.Context]:
+    """Return a context manager in which operators on Decimals keep the digits of `Exact`.
+
+    It starts from a context of its own: a caller's rounding or traps do not reach it.
+    """
+    return decimal.localcontext(_CONTEXT)
 
 
 class Field(Protocol):
@@ -29,10 +38,14 @@ class Field(Protocol):
 
     ``number`` turns a Python number into a scalar of the field; scalars that a formula
     computes before it meets an array (correction ranges, bases) stay Python floats in single
-    precision fields, as common code does it, and are exact in ``Exact``.
+    precision fields, as common code does it, and are exact in ``Exact``. ``grown_length``
+    turns the length of a text past the original length into a scalar: transformers keeps it
+    as a tensor, so that all that follows from it is single precision there.
     """
 
     def number(self, value: float) -> Any: ...
+
+    def grown_length(self, tokens: int) -> Any: ...
 
     @property
     def pi(self) -> Any: ...
@@ -56,7 +69,7 @@ class Exact:
     """Decimal arithmetic with 50 digits: the value that rounding starts from.
 
     Operators on Decimals round to the thread's decimal context: evaluate a formula within
-    ``decimal.localcontext()`` with ``prec = Exact.digits``.
+    `exact_arithmetic`.
     """
 
     digits = _DIGITS
@@ -64,6 +77,10 @@ class Exact:
     def number(self, value: float) -> Decimal:
         """Return the Decimal with exactly the value of the given int or float."""
         return Decimal(value)
+
+    def grown_length(self, tokens: int) -> Decimal:
+        """The length as it is."""
+        return Decimal(tokens)
 
     @property
     def pi(self) -> Decimal:
@@ -105,6 +122,10 @@ class NumpyFloat32:
     def number(self, value: float) -> float:
         """Scalars stay Python numbers, as in common code."""
         return value
+
+    def grown_length(self, tokens: int) -> int:
+        """The length as it is."""
+        return tokens
 
     @property
     def pi(self) -> float:
@@ -152,6 +173,10 @@ class TorchFloat32:
         """Scalars stay Python numbers, as in common code."""
         return value
 
+    def grown_length(self, tokens: int) -> Any:
+        """The length as a tensor, as ``max(position_ids) + 1`` is one in transformers."""
+        return self._torch.tensor(float(tokens), dtype=self._torch.float32, device="cpu")
+
     @property
     def pi(self) -> float:
         """Pi as a Python float."""
@@ -161,9 +186,9 @@ class TorchFloat32:
         """Natural logarithm of a scalar."""
         return math.log(value)
 
-    def scalar_power(self, base: float, exponent: float) -> float:
-        """``base`` to the ``exponent``, scalars."""
-        return float(base**exponent)
+    def scalar_power(self, base: Any, exponent: float) -> Any:
+        """``base`` to the ``exponent``, scalars; a tensor stays one."""
+        return base**exponent
 
     def arange(self, stop: int, step: int = 1) -> Array:
         """0, step, 2 step … below ``stop``."""

@@ -19,7 +19,7 @@ class Llama3(Scaling):
     is ``(turns - low) / (high - low)``.
 
     Source: Meta's llama-models, ``apply_scaling``; the order of operations is that of
-    transformers. Valid for ``factor >= 1`` and ``0 < low_freq_factor < high_freq_factor``.
+    transformers. Valid for ``factor >= 1`` and ``0 < low_freq_factor <= high_freq_factor``.
     """
 
     kind: ClassVar[str] = "llama3"

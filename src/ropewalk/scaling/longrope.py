@@ -43,9 +43,15 @@ class LongRoPE(Scaling):
         check_factor("longrope: factor", self.factor)
         for name in ("short_factor", "long_factor"):
             values = getattr(self, name)
-            if isinstance(values, list):
-                values = tuple(values)
-                object.__setattr__(self, name, values)
+            if not isinstance(values, list | tuple):
+                raise InputError(
+                    f"longrope: {name}",
+                    found=repr(values),
+                    expected="a list with one positive number per plane",
+                    fix="take the list from the model's own config",
+                )
+            values = tuple(values)
+            object.__setattr__(self, name, values)
             for index, value in enumerate(values):
                 if not is_number(value) or value <= 0:
                     raise InputError(

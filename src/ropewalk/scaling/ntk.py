@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import InputError
-from .base import Scaling, check_factor, require_original_length
+from .base import Scaling, check_factor, check_positive, require_original_length
 from .field import Array, Field, ladder
 
 
@@ -18,6 +18,47 @@ def stretched_base(field: Field, theta: float, rotary_dim: int, stretch: Any) ->
     """
     exponent = field.number(rotary_dim) / (rotary_dim - 2)
     return field.number(theta) * field.scalar_power(stretch, exponent)
+
+
+def ntk_base(theta: float, factor: float, rotary_dim: int) -> float:
+    """Return the base that `NTK` with this factor computes with.
+
+    exllama and text-generation-webui call the factor "alpha". It applies to the model's own
+    theta: an alpha that was chosen for 10000 doubles up once a loader reads 1000000.
+
+    Args:
+        theta: base of the model.
+        factor: the stretch, at least 1.
+        rotary_dim: number of rotated lanes, at least 4.
+
+    Raises:
+        InputError: a value outside its range.
+    """
+    check_positive("theta", theta)
+    check_factor("factor", factor)
+    check_two_planes("ntk", rotary_dim)
+    return float(theta * factor ** (rotary_dim / (rotary_dim - 2)))
+
+
+def ntk_factor(theta: float, base: float, rotary_dim: int) -> float:
+    """Return the factor ("alpha") with which `ntk_base` gives ``base``.
+
+    The inverse, ``(base / theta)^((d-2)/d)``, for tools that take an alpha only.
+
+    Raises:
+        InputError: a value outside its range, or a base below theta.
+    """
+    check_positive("theta", theta)
+    check_positive("base", base)
+    check_two_planes("ntk", rotary_dim)
+    if base < theta:
+        raise InputError(
+            "base",
+            found=f"{base:g}, with theta {theta:g}",
+            expected="a base no smaller than theta",
+            fix="a smaller base turns faster: it shortens the context",
+        )
+    return float((base / theta) ** ((rotary_dim - 2) / rotary_dim))
 
 
 def check_two_planes(kind: str, rotary_dim: int) -> None:
@@ -100,6 +141,9 @@ class DynamicNTK(Scaling):
     def frequencies(self, field: Field, theta: float, rotary_dim: int, length: int | None) -> Array:
         """See `Scaling.frequencies`."""
         original = require_original_length(self)
+        tokens = self.effective_length(length)
+        if tokens == original:
+            return ladder(field, field.number(theta), rotary_dim)
         factor = field.number(self.factor)
-        grown = (factor * self.effective_length(length) / original) - (factor - 1)
+        grown = (factor * field.grown_length(tokens) / original) - (factor - 1)
         return ladder(field, stretched_base(field, theta, rotary_dim, grown), rotary_dim)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import InputError
 from .base import Scaling, check_factor, require_original_length
-from .field import Array, Field, ladder
+from .field import Array, Exact, Field, exact_arithmetic, ladder
+
+
+def _base(field: Field, theta: float, original_length: int, factor: float) -> Any:
+    original, turn = field.number(original_length), 2 * field.pi
+    exponent = field.log(field.number(factor) * original / turn) / field.log(original / turn)
+    return field.scalar_power(field.number(theta), exponent)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -42,13 +48,13 @@ class NTKCritical(Scaling):
 
     def frequencies(self, field: Field, theta: float, rotary_dim: int, length: int | None) -> Array:
         """See `Scaling.frequencies`."""
-        original = field.number(require_original_length(self))
-        turn = 2 * field.pi
-        exponent = field.log(field.number(self.factor) * original / turn) / field.log(
-            original / turn
-        )
-        base = field.scalar_power(field.number(theta), exponent)
+        base = _base(field, theta, require_original_length(self), self.factor)
         return ladder(field, base, rotary_dim)
+
+    def base(self, theta: float) -> float:
+        """Return the base that this scaling computes with, for a model with base ``theta``."""
+        with exact_arithmetic():
+            return float(_base(Exact(), theta, require_original_length(self), self.factor))
 
     @property
     def stretch(self) -> float:

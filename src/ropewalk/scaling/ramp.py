@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from ..errors import InputError
 from .base import Scaling, check_factor, check_positive, require_original_length
-from .field import Array, Exact, Field
+from .field import Array, Exact, Field, exact_arithmetic
 
 Ramp = Literal["index", "rotations"]
 
@@ -157,16 +157,17 @@ class PartsScaling(Scaling):
 
         Example: rotary_dim 64, theta 10000, original length 4096 gives (10, 23).
         """
-        low, high = index_range(
-            Exact(),
-            self.beta_fast,
-            self.beta_slow,
-            theta,
-            rotary_dim,
-            require_original_length(self),
-            truncate=self.truncates,
-        )
-        return float(low), float(high)
+        with exact_arithmetic():
+            low, high = index_range(
+                Exact(),
+                self.beta_fast,
+                self.beta_slow,
+                theta,
+                rotary_dim,
+                require_original_length(self),
+                truncate=self.truncates,
+            )
+            return float(low), float(high)
 
     def frequencies(self, field: Field, theta: float, rotary_dim: int, length: int | None) -> Array:
         """See `Scaling.frequencies`."""

@@ -1,0 +1,112 @@
+"""``ropewalk measure``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("model", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--text",
+    "texts",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Text to measure on; may be repeated.  [default: held-out files of Python's library]",
+)
+@click.option(
+    "--lengths",
+    metavar="N,N…",
+    help="Context lengths: tokens, or multiples of the original length as 2x,4x.  "
+    "[default: 1x,2x,4x,8x,16x,32x]",
+)
+@click.option("--methods", metavar="NAME,NAME…", help="Methods to compare.  [default: all]")
+@click.option(
+    "--protocol",
+    type=click.Choice(["fixed", "prefix"]),
+    default="fixed",
+    show_default=True,
+    help="fixed: the same last tokens at every length. prefix: the first N tokens, one pass.",
+)
+@click.option("--documents", type=click.IntRange(1), default=16, show_default=True)
+@click.option(
+    "--trials",
+    type=click.IntRange(0),
+    help="Passkey trials per cell; 0 for none.  [default: 100, fewer above 8x]",
+)
+@click.option("--quick", is_flag=True, help="A minute's look: up to 8x, few documents and trials.")
+@click.option("--no-short", is_flag=True, help="Leave out the cost on short text.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default="auto",
+    show_default=True,
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for report.md, loss.png, loss.svg, results.json and the journal.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def command(
+    model: Path | None,
+    texts: tuple[Path, ...],
+    lengths: str | None,
+    methods: str | None,
+    protocol: str,
+    documents: int,
+    trials: int | None,
+    quick: bool,
+    no_short: bool,
+    dtype: str,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    r"""Measure extension methods on MODEL, by context length.
+
+    MODEL is a model folder or a GGUF file; without it, the model in the package is measured.
+    Finished passes are kept at once: run the same command again to go on after a kill.
+
+    \b
+    Examples:
+      ropewalk measure --quick
+      ropewalk measure --out results
+      ropewalk measure model.gguf --text book.txt --lengths 1x,2x,4x --trials 0
+      ropewalk measure model.gguf --text book.txt --protocol prefix --methods none,ntk,yarn
+    """
+    from ..extend.measure import Options, measure
+    from ..extend.methods import METHODS
+    from .lengths import parse_lengths
+    from .output import print_view
+    from .progress import progress_bar
+
+    options = Options(
+        lengths=parse_lengths(lengths or ("1x,2x,4x,8x" if quick else None), model),
+        methods=tuple(methods.split(",")) if methods else tuple(METHODS),
+        texts=texts,
+        protocol=protocol,  # type: ignore[arg-type]
+        documents=min(documents, 6) if quick else documents,
+        trials=20 if quick and trials is None else trials,
+        short=not no_short,
+        dtype=dtype,  # type: ignore[arg-type]
+        seed=seed,
+    )
+    with progress_bar("measuring") as progress:
+        measurement = measure(model, options, journal_folder=out, progress=progress)
+    if out is not None:
+        from ..show.measurement_files import write_measurement
+
+        for path in write_measurement(measurement, out):
+            click.echo(f"wrote {path}", err=True)
+    if as_json:
+        click.echo(json.dumps(measurement.to_dict(), indent=1))
+        return
+    from ..show.measurement_table import measurement_view
+
+    print_view(measurement_view(measurement))

@@ -1,0 +1,5 @@
+"""Position encodings other than the rotary one."""
+
+from .sinusoidal import sinusoidal
+
+__all__ = ["sinusoidal"]

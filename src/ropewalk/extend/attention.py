@@ -1,0 +1,107 @@
+"""Causal attention for long single passes, registered with transformers by name.
+
+transformers' own paths build masks of tokens × tokens or are slow at length on a CPU; this
+one asks PyTorch's fused kernel for plain causal attention and walks windows and soft caps
+in blocks of queries, so that memory grows with the length and not with its square.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InputError
+
+NAME = "ropewalk_causal"
+_BLOCK = 1024
+
+
+def causal_attention(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Any = None,
+    **_: Any,
+) -> tuple[Any, None]:
+    """Attend causally over one unpadded pass.
+
+    Args:
+        module: the attention module; only its type is used, in messages.
+        query: (batch, heads, time, head_dim).
+        key: (batch, kv_heads, time, head_dim).
+        value: (batch, kv_heads, time, value_dim).
+        attention_mask: must be None; a pass has no padding.
+        scaling: factor on scores; by default 1/sqrt(head_dim).
+        dropout: must be 0.
+        sliding_window: tokens a query looks back over, itself included.
+        softcap: scores become ``softcap * tanh(score / softcap)``.
+        s_aux: attention sinks, which are refused.
+
+    Returns:
+        (batch, time, heads, value_dim), and None for the weights.
+    """
+    import torch
+
+    if attention_mask is not None or dropout or s_aux is not None:
+        raise InputError(
+            type(module).__name__,
+            found="attention sinks" if s_aux is not None else "a mask or dropout",
+            expected="plain causal attention",
+            fix="this model's attention cannot be measured by ropewalk yet",
+        )
+    grouped = query.shape[1] != key.shape[1]
+    length = query.shape[2]
+    windowed = sliding_window is not None and sliding_window < length
+    if not windowed and softcap is None:
+        out = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=length > 1, scale=scaling, enable_gqa=grouped
+        )
+        return out.transpose(1, 2).contiguous(), None
+    if grouped:
+        repeats = query.shape[1] // key.shape[1]
+        key, value = (t.repeat_interleave(repeats, dim=1) for t in (key, value))
+    blocks = []
+    for start in range(0, length, _BLOCK):
+        end = min(start + _BLOCK, length)
+        first = max(0, start - sliding_window + 1) if windowed and sliding_window else 0
+        distance = (
+            torch.arange(start, end, device=query.device)[:, None]
+            - torch.arange(first, end, device=query.device)[None, :]
+        )
+        seen = distance >= 0
+        if windowed:
+            seen &= distance < sliding_window
+        part = (query[:, :, start:end], key[:, :, first:end], value[:, :, first:end])
+        blocks.append(_attend(torch, *part, seen, scaling, softcap))
+    return torch.cat(blocks, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _attend(
+    torch: Any, query: Any, key: Any, value: Any, seen: Any, scaling: Any, softcap: Any
+) -> Any:
+    if softcap is None:
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=seen, scale=scaling
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = (query @ key.transpose(-1, -2)).float() * scale
+    scores = softcap * torch.tanh(scores / softcap)
+    weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+    return weights.to(value.dtype) @ value
+
+
+def register() -> str:
+    """Make the attention known to transformers; return the name to ask for."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface
+
+    AttentionInterface.register(NAME, causal_attention)
+    # Masks are formed above, block by block: none is wanted from transformers.
+    AttentionMaskInterface.register(NAME, lambda *_, **__: None)
+    return NAME

@@ -1,0 +1,109 @@
+"""What a measurement says, in sentences that follow from its numbers."""
+
+from __future__ import annotations
+
+import math
+
+from .results import Measurement, TextCell
+
+_SCALING_METHODS_OFF = ("crop", "none")
+
+
+def findings(measurement: Measurement) -> list[str]:
+    """Return the sentences for the terminal and the report, most important first."""
+    m = measurement
+    longer = [n for n in m.lengths if n > m.original_length]
+    out = []
+    if "crop" in m.methods() and longer:
+        out += [s for s in (_against_crop(m, longer), _retrieval_beyond(m)) if s]
+    if m.protocol == "prefix":
+        tails = _hidden_tails(m, longer)
+        if tails:
+            out.append(tails)
+    few = len(m.documents) < 5
+    if m.protocol == "fixed" and few:
+        out.append(
+            f"Only {len(m.documents)} document(s): too few for an interval over documents, "
+            "so none is given. Differences smaller than those between documents mean nothing."
+        )
+    return out
+
+
+def _rescaled(m: Measurement, length: int) -> list[TextCell]:
+    return [c for c in m.cells if c.length == length and c.method not in _SCALING_METHODS_OFF]
+
+
+def _against_crop(m: Measurement, longer: list[int]) -> str | None:
+    """Compare the best rescaling at each length with cropping, on the same tokens."""
+    lost: list[str] = []
+    won: list[str] = []
+    clear = True
+    for length in longer:
+        rescaled, crop = _rescaled(m, length), m.cell("crop", length)
+        if not rescaled or crop is None:
+            continue
+        best = min(rescaled, key=lambda c: c.tail_perplexity)
+        better = best.tail_perplexity < crop.tail_perplexity
+        text = f"{length:,} ({best.method} {_ppl(best)} against {_ppl(crop)})"
+        (won if better else lost).append(text)
+        interval = best.above_crop_interval
+        clear &= interval is not None and (interval.high < 0 or interval.low > 0)
+    if not lost and not won:
+        return None
+    if lost and not won:
+        return (
+            "Cropping to the last "
+            f"{m.original_length:,} tokens predicts the same targets better than every rescaling "
+            f"without fine-tuning, at {'; '.join(lost)}. For next-token loss alone, crop. "
+            "Stretching is for what cropping cannot do: reaching text beyond the window, and as "
+            "the start of fine-tuning."
+        )
+    caveat = "" if clear else " Not every difference is outside its interval."
+    tail = f" Cropping is better at {'; '.join(lost)}." if lost else ""
+    return f"Rescaling beats cropping at {'; '.join(won)}.{tail}{caveat}"
+
+
+def _ppl(cell: TextCell) -> str:
+    return f"perplexity {cell.tail_perplexity:.4g}"
+
+
+def _retrieval_beyond(m: Measurement) -> str | None:
+    """Say which method finds keys that cropping has dropped."""
+    best: tuple[float, str, int, int, int] | None = None
+    for cell in m.retrieval:
+        if cell.method in _SCALING_METHODS_OFF:
+            continue
+        beyond = [s for s in cell.by_distance if s.nearest > m.original_length]
+        trials, hits = sum(s.trials for s in beyond), sum(s.hits for s in beyond)
+        if trials:
+            entry = (hits / trials, cell.method, cell.length, hits, trials)
+            best = max(best, entry) if best is not None else entry
+    if best is None:
+        return None
+    share, method, length, hits, trials = best
+    if hits == 0:
+        return (
+            "No rescaling found a key farther back than the original length; without "
+            "fine-tuning this model's context does not become usable that way."
+        )
+    return (
+        f"Keys farther back than {m.original_length:,} tokens, which cropping has dropped: "
+        f"{method} finds {hits} of {trials} ({100 * share:.0f} %) at {length:,} tokens."
+    )
+
+
+def _hidden_tails(m: Measurement, longer: list[int]) -> str | None:
+    """Name methods whose mean hides a bad end."""
+    hidden = [
+        f"{c.method} at {c.length:,} ({c.perplexity:.4g}, its end {c.tail_perplexity:.4g})"
+        for c in m.cells
+        if c.length in longer
+        and c.method != "crop"
+        and math.log(c.tail_perplexity) - math.log(c.perplexity) > 0.2
+    ]
+    if not hidden:
+        return None
+    return (
+        "The mean over all tokens hides a bad end, because most tokens lie within the original "
+        f"length: {'; '.join(hidden)}. The fixed-target protocol has no such blind spot."
+    )

@@ -1,0 +1,217 @@
+"""Reader of ``config.json`` of Hugging Face transformers, both generations.
+
+Before transformers 5: ``rope_theta`` and ``rope_scaling`` at the top; since then
+``rope_parameters``, flat or one block per layer type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import InputError
+from ..rope import Rope
+from .config_file import ConfigFile
+from .families import BESIDE_ROPE, FAMILIES, WITHOUT_ROPE, WRAPPERS
+from .hf_blocks import read_blocks
+from .hf_heads import read_heads
+from .hf_rope import RopePlan, RopeReader
+from .layers import LayerKind, layer_kinds
+from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced
+from .spellings import BLOCKS, NESTED_TEXT, hint
+
+
+def read_config(
+    config: Mapping[str, Any], source: str, *, assume_family: str | None = None
+) -> ModelPositions:
+    """Read a config of transformers that is already in memory.
+
+    Args:
+        config: the parsed ``config.json``, or ``PretrainedConfig.to_dict()``.
+        source: how errors and `ModelPositions.path` name it, e.g. its path.
+        assume_family: a ``model_type`` of the family table to read it as, for configs whose
+            own type is unknown. The notes say so.
+
+    Returns:
+        The position plan of the language model in it.
+
+    Raises:
+        InputError: an unknown family or key, contradictory or invalid values.
+    """
+    if not isinstance(config, Mapping):
+        raise InputError(
+            source,
+            found=f"a {type(config).__name__}",
+            expected="an object with model_type and sizes",
+            fix="pass a config.json of transformers",
+        )
+    file, model_type, notes = _find_text_model(config, source, assume_family)
+    file.notes.extend(notes)
+    return _read_model(file, model_type)
+
+
+def _find_text_model(
+    config: Mapping[str, Any], source: str, assume_family: str | None
+) -> tuple[ConfigFile, str, list[str]]:
+    """Return the part that describes the language model, its type, and notes so far."""
+    outer = config.get("model_type")
+    prefix, values, notes = "", config, []
+    for key in NESTED_TEXT:
+        if isinstance(config.get(key), Mapping):
+            prefix, values = f"{key}.", config[key]
+            for block in (*BLOCKS, "rope_theta"):
+                if config.get(block) is not None and config[block] != values.get(block):
+                    notes.append(
+                        f"{block} at the top of the file is not used: the language model is {key}"
+                    )
+            break
+    found = values.get("model_type") or outer
+    name = source.replace("\\", "/").rsplit("/", 1)[-1]
+    if assume_family is not None:
+        if assume_family not in FAMILIES:
+            near = hint(assume_family, list(FAMILIES))
+            raise InputError(
+                "assume_family",
+                found=repr(assume_family),
+                expected="a family of the table",
+                fix=f"did you mean {near!r}?" if near else "name one, e.g. 'llama'",
+            )
+        if found != assume_family:
+            notes.append(f"read as family {assume_family!r} on request; the file says {found!r}")
+        family, shown = assume_family, str(found or assume_family)
+    else:
+        family, shown = _family_name(found, prefix, config, source), str(found)
+    file = ConfigFile(source, name, prefix, values, FAMILIES[family])
+    return file, shown, notes
+
+
+def _family_name(found: object, prefix: str, config: Mapping[str, Any], source: str) -> str:
+    where = f"{source}: {prefix}model_type"
+    if not isinstance(found, str) or not found:
+        raise InputError(
+            where,
+            found="nothing" if found is None else repr(found),
+            expected="the family of the model, e.g. 'llama'",
+            fix="add model_type, or name the family with --assume-family",
+        )
+    name = WRAPPERS.get(found, found)
+    if name in FAMILIES:
+        return name
+    if name in WITHOUT_ROPE:
+        raise InputError(
+            where,
+            found=f"{found!r}, which has {WITHOUT_ROPE[name]}",
+            expected="a model with rotary embeddings",
+            fix="there is no rope in it to inspect",
+        )
+    near = hint(found, [*FAMILIES, *WRAPPERS])
+    classes = config.get("architectures")
+    told = f" (architectures: {classes[0]})" if isinstance(classes, list) and classes else ""
+    raise InputError(
+        where,
+        found=f"{found!r}{told}, a family that is not in the table",
+        expected="a known family" + (f", e.g. {near!r}" if near else ""),
+        fix="if its code equals a known one, name that with --assume-family",
+    )
+
+
+def _read_model(config: ConfigFile, model_type: str) -> ModelPositions:
+    _refuse_other_encodings(config)
+    for remark in config.family.remarks:
+        config.note(remark)
+    heads = read_heads(config)
+    stated = config.count_or("stated_length", config.family.sizes.length)
+    if stated.source == config.default_origin:
+        config.note(f"max_position_embeddings is missing; assumed {stated.value} ({stated.source})")
+    config.sources["stated_length"] = stated
+    kinds = layer_kinds(config)
+    blocks = read_blocks(config, {layer.kind for layer in kinds if layer.has_rope})
+    reader = RopeReader(config, heads, stated.value, blocks)
+    plans = {
+        kind: reader.plan_of(kind, block) for kind, block in blocks.items() if block is not None
+    }
+    layers = tuple(_layer(config, index, layer, plans) for index, layer in enumerate(kinds))
+    _note_windows(config, stated.value, layers)
+    plan = ModelPositions(
+        path=config.label,
+        format="hf",
+        model_type=model_type,
+        layers=layers,
+        original_length=None,
+        stated_length=stated.value,
+        heads=heads.heads,
+        kv_heads=heads.kv_heads,
+        value_dim=heads.value_dim,
+        sources=config.sources,
+        notes=tuple(config.notes),
+    )
+    original = None if plan.rope is None else plan.rope.original_length
+    return dataclasses.replace(plan, original_length=original)
+
+
+def _refuse_other_encodings(config: ConfigFile) -> None:
+    if config.values.get("alibi"):
+        raise InputError(
+            config.where("alibi"),
+            found=f"{config.values['alibi']!r}: positions are ALiBi",
+            expected="a model with rotary embeddings",
+            fix="if the model does use rope (Falcon 7B and 40B do), set alibi to false",
+        )
+    for key, reason in config.family.requires.items():
+        if config.values.get(key) is None:
+            raise InputError(
+                config.where(key), found="nothing", expected=reason, fix="add it if that is so"
+            )
+    for key, remark in BESIDE_ROPE.items():
+        if config.values.get(key):
+            config.note(remark)
+
+
+def _layer(
+    config: ConfigFile,
+    index: int,
+    layer: LayerKind,
+    plans: dict[str, RopePlan],
+) -> LayerPositions:
+    rope: Rope | None = None
+    multiplier, tempered = 1.0, None
+    if layer.has_rope and layer.kind in plans:
+        plan = plans[layer.kind]
+        rope, multiplier = plan.rope, plan.softmax_multiplier
+        tempered = plan.query_temperature
+    elif config.family.temperature == "layers_without_rope":
+        tempered = _temperature_without_rope(config)
+    return LayerPositions(index, layer.kind, rope, layer.window, multiplier, tempered)
+
+
+def _temperature_without_rope(config: ConfigFile) -> QueryTemperature | None:
+    """Llama 4: queries of layers without rope grow with the logarithm of the position."""
+    if not config.switch("attn_temperature_tuning", default=True):
+        return None
+    scale = config.values.get("attn_scale")
+    floor = config.values.get("floor_scale")
+    known = config.origin("floor_scale")
+    config.sources["query_temperature"] = Sourced(
+        0.1 if scale is None else scale, known if floor else config.default_origin
+    )
+    length = 8192 if floor is None else int(config.positive("floor_scale", floor))
+    beta = 0.1 if scale is None else config.positive("attn_scale", scale)
+    return QueryTemperature(beta, length, offset=1)
+
+
+def _note_windows(
+    config: ConfigFile, stated_length: int, layers: tuple[LayerPositions, ...]
+) -> None:
+    windows = {layer.window for layer in layers if layer.window is not None}
+    for window in sorted(windows):
+        if window >= stated_length:
+            config.note(
+                f"the window of {window} is no smaller than the stated length "
+                f"{stated_length}: it has no effect within it"
+            )
+    if any(layer.kind == "chunked_attention" for layer in layers):
+        config.note(
+            "chunked attention: a query sees its own chunk only; the window shown is the "
+            "size of a chunk"
+        )

@@ -1,0 +1,350 @@
+"""From the rope block of a config to a `Scaling`, by the rules of transformers.
+
+The rules were read from ``modeling_rope_utils.py`` of transformers 5.24.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError
+from ..scaling import (
+    DynamicNTK,
+    Linear,
+    Llama3,
+    LongRoPE,
+    Plain,
+    Proportional,
+    Scaling,
+    YaRN,
+)
+from ..scaling.base import is_number
+from .config_file import ConfigFile
+from .plan import Sourced
+from .spellings import BLOCK_KEYS, KIND_ALIASES, hint
+
+
+@dataclass
+class Block:
+    """One rope block: flat, or one entry of a nested one.
+
+    Attributes:
+        values: its keys.
+        path: where it stands, e.g. ``rope_parameters.full_attention``.
+        config: the config it stands in.
+        kind: the scaling, by transformers' name, aliases resolved.
+    """
+
+    values: Mapping[str, Any]
+    path: str
+    config: ConfigFile
+    kind: str = "default"
+
+    def __post_init__(self) -> None:
+        """Check every key and resolve the kind."""
+        for key in self.values:
+            if key not in BLOCK_KEYS:
+                near = hint(key, list(BLOCK_KEYS))
+                raise InputError(
+                    self.where(key),
+                    found="an unknown key",
+                    expected="a key of a rope block",
+                    fix=f"did you mean {near!r}?" if near else "remove it or correct its name",
+                )
+        self.kind = self._kind()
+        for key, value in self.values.items():
+            known = BLOCK_KEYS[key]
+            used = "*" in known.kinds or self.kind in known.kinds
+            if value is not None and not used:
+                why = known.remark or f"scaling {self.kind} has no such value"
+                self.config.note(f"{self.path}.{key} is not used: {why}")
+
+    def where(self, key: str) -> str:
+        """Return how an error names a key."""
+        return self.config.where(f"{self.path}.{key}")
+
+    def get(self, key: str) -> Any:
+        """Return a value, None where the key is missing or null."""
+        return self.values.get(key)
+
+    def source(self, key: str) -> str:
+        """Return how a source names a key."""
+        return self.config.origin(f"{self.path}.{key}")
+
+    def require(self, key: str) -> Any:
+        """Return a value that the formula cannot do without."""
+        value = self.get(key)
+        if value is None:
+            raise InputError(
+                self.where(key),
+                found="nothing",
+                expected=f"a value, because scaling {self.kind} has no default for it",
+                fix="take the value from the model's own config",
+            )
+        return value
+
+    def _kind(self) -> str:
+        new, old = self.get("rope_type"), self.get("type")
+        names = [
+            self._canonical(name, key)
+            for key, name in (("rope_type", new), ("type", old))
+            if name is not None
+        ]
+        if len(names) == 2 and names[0] != names[1]:
+            raise self.config.contradiction(f"{self.path}.rope_type", new, "type", old)
+        if not names:
+            if any(key in self.values for key in ("factor", "short_factor", "low_freq_factor")):
+                raise InputError(
+                    self.where("rope_type"),
+                    found="nothing",
+                    expected="the name of the scaling, one of " + ", ".join(_BUILDERS),
+                    fix="add rope_type",
+                )
+            return "default"
+        if old is not None and new is None and old != "default":
+            self.config.note(f"{self.path}.type is the old spelling of rope_type; read alike")
+        return names[0]
+
+    def _canonical(self, name: object, key: str) -> str:
+        family = self.config.family
+        kind = family.kinds.get(str(name), KIND_ALIASES.get(str(name), str(name)))
+        if kind not in _BUILDERS:
+            known = [*_BUILDERS, *KIND_ALIASES]
+            near = hint(str(name), known)
+            raise InputError(
+                self.where(key),
+                found=f"scaling {name!r}",
+                expected="one of " + ", ".join(_BUILDERS),
+                fix=f"did you mean {near!r}?" if near else "this scaling is not known here",
+            )
+        if kind != name:
+            self.config.note(f"{self.path}: {name!r} means {kind!r} here")
+        return kind
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a scaling needs from outside its block.
+
+    Attributes:
+        stated_length: the length the file says the model can take.
+        plain_length: the trained length of a model without scaling.
+        share: share of the lanes that turn, for proportional rope.
+    """
+
+    stated_length: int
+    plain_length: int
+    share: float
+
+
+def scaling_of(block: Block, around: Surroundings) -> Scaling:
+    """Build the scaling of a block.
+
+    Raises:
+        InputError: a missing or invalid value, with the key's path.
+    """
+    try:
+        made = _BUILDERS[block.kind](block, around)
+    except InputError as error:
+        if error.where.startswith(block.config.label):
+            raise
+        raise error.within(block.config.where(block.path)) from None
+    _note_ratio(block, made, around)
+    return made
+
+
+def _plain(block: Block, around: Surroundings) -> Scaling:
+    stated = block.get("original_max_position_embeddings")
+    if stated is not None and stated != around.plain_length:
+        block.config.note(
+            f"{block.path}.original_max_position_embeddings {stated} is not used: there is no "
+            "scaling"
+        )
+    return Plain(original_length=around.plain_length)
+
+
+def _linear(block: Block, around: Surroundings) -> Scaling:
+    original = block.get("original_max_position_embeddings")
+    if original is None:
+        block.config.note(
+            "linear scaling: the file does not say whether max_position_embeddings "
+            f"{around.stated_length} is the length before or after stretching, so the original "
+            "length is unknown"
+        )
+    return Linear(factor=block.require("factor"), original_length=original)
+
+
+def _dynamic(block: Block, around: Surroundings) -> Scaling:
+    ignored = block.get("original_max_position_embeddings")
+    if ignored is not None and ignored != around.stated_length:
+        block.config.note(
+            f"dynamic scaling grows past max_position_embeddings {around.stated_length}; "
+            f"transformers ignores original_max_position_embeddings {ignored}"
+        )
+    return DynamicNTK(factor=block.require("factor"), original_length=around.stated_length)
+
+
+def _original(block: Block, around: Surroundings) -> int:
+    """Return the original length: attribute of the config, block, class default, stated length."""
+    config = block.config
+    top = config.count("trained_length")
+    inside = block.get("original_max_position_embeddings")
+    if top is not None:
+        if inside is not None and inside != top.value:
+            raise config.contradiction(
+                f"{block.path}.original_max_position_embeddings",
+                inside,
+                "original_max_position_embeddings of the config",
+                top.value,
+            )
+        config.sources["original_length"] = top
+        return int(top.value)
+    if inside is not None:
+        config.sources["original_length"] = Sourced(
+            inside, block.source("original_max_position_embeddings")
+        )
+        return inside  # type: ignore[no-any-return]  # checked by the scaling
+    default = config.family.trained_length
+    if default is not None:
+        config.sources["original_length"] = Sourced(default, config.default_origin)
+        config.note(
+            f"original_max_position_embeddings is missing; assumed {default} "
+            f"({config.default_origin})"
+        )
+        return default
+    config.sources["original_length"] = Sourced(
+        around.stated_length, "derived: max_position_embeddings (rule of transformers)"
+    )
+    config.note(
+        "original_max_position_embeddings is missing; taken to be max_position_embeddings "
+        f"{around.stated_length}, as transformers does"
+    )
+    return around.stated_length
+
+
+def _yarn(block: Block, around: Surroundings) -> Scaling:
+    original = _original(block, around)
+    factor = block.get("factor")
+    if factor is None and is_number(original):
+        factor = around.stated_length / original
+        block.config.note(
+            f"{block.path}.factor is missing; derived {factor:g} = max_position_embeddings "
+            f"{around.stated_length} / {original}"
+        )
+    betas = {"beta_fast": 32.0, "beta_slow": 1.0}
+    for name, default in betas.items():
+        value = block.get(name)
+        if value == 0:
+            block.config.note(
+                f"{block.path}.{name} 0 counts as missing, as in transformers: {default:g}"
+            )
+        elif value is not None:
+            betas[name] = value
+    mscale, all_dim = block.get("mscale"), block.get("mscale_all_dim")
+    absolute = block.get("attention_factor")
+    if absolute is not None and (mscale or all_dim):
+        block.config.note(f"{block.path}.attention_factor {absolute:g} wins over mscale")
+    elif bool(mscale) != bool(all_dim):
+        lone = "mscale" if mscale else "mscale_all_dim"
+        block.config.note(
+            f"{block.path}.{lone} alone does not change the attention factor: transformers needs "
+            "both mscale and mscale_all_dim nonzero"
+        )
+    truncate = block.get("truncate")
+    if truncate is not None and "." in block.path:
+        block.config.note(
+            f"{block.path}.truncate is honoured here; transformers 5.24 ignores it within a "
+            "layer type's block"
+        )
+    return YaRN(
+        factor=factor,
+        original_length=original,
+        attention_factor=absolute,
+        mscale=mscale,
+        mscale_all_dim=all_dim,
+        truncate=truncate,
+        **betas,
+    )
+
+
+def _longrope(block: Block, around: Surroundings) -> Scaling:
+    original = _original(block, around)
+    factor = block.get("factor")
+    if factor is None and is_number(original) and original > 0:
+        factor = max(around.stated_length / original, 1.0)
+    lists = {}
+    for name in ("short_factor", "long_factor"):
+        values = block.require(name)
+        if not isinstance(values, list):
+            raise InputError(
+                block.where(name),
+                found=repr(values),
+                expected="a list of rotary_dim/2 numbers",
+                fix="take the list from the model's own config",
+            )
+        lists[name] = tuple(values)
+    mscales = {
+        name: block.get(name)
+        for name in ("short_mscale", "long_mscale")
+        if block.get(name) is not None
+    }
+    if mscales:
+        block.config.note(
+            "transformers 5.24 applies short_factor at every length in this family's code "
+            "(its forward pass passes no length); here texts past the original length use "
+            "long_factor, as the formula says"
+        )
+    return LongRoPE(
+        factor=factor,
+        original_length=original,
+        attention_factor=block.get("attention_factor"),
+        **lists,
+        **mscales,
+    )
+
+
+def _llama3(block: Block, around: Surroundings) -> Scaling:
+    return Llama3(
+        factor=block.require("factor"),
+        low_freq_factor=block.require("low_freq_factor"),
+        high_freq_factor=block.require("high_freq_factor"),
+        original_length=_original(block, around),
+    )
+
+
+def _proportional(block: Block, around: Surroundings) -> Scaling:
+    factor = block.get("factor")
+    return Proportional(
+        share=around.share,
+        factor=1.0 if factor is None else factor,
+        original_length=around.plain_length,
+    )
+
+
+_BUILDERS: dict[str, Callable[[Block, Surroundings], Scaling]] = {
+    "default": _plain,
+    "linear": _linear,
+    "dynamic": _dynamic,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "llama3": _llama3,
+    "proportional": _proportional,
+}
+"""Every scaling by transformers' name."""
+
+
+def _note_ratio(block: Block, scaling: Scaling, around: Surroundings) -> None:
+    """Say so where the factor and the ratio of the lengths disagree; the factor wins."""
+    if not isinstance(scaling, YaRN | LongRoPE) or block.get("factor") is None:
+        return
+    original = scaling.original_length
+    if original is None:
+        return
+    ratio = around.stated_length / original
+    if ratio not in (1, scaling.factor):
+        block.config.note(
+            f"factor {scaling.factor:g} and the ratio {around.stated_length} / {original} = "
+            f"{ratio:g} disagree; the factor is used, as transformers does"
+        )
