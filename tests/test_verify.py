@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -144,13 +147,13 @@ BREAKAGES = {
             "adjacent: scores by m - n, complex",
         ],
     ),
-    rounded_to_bfloat16: ("ropewalk.rotation.rotate", ["all positions + 131072, d = 64"]),
+    rounded_to_bfloat16: ("ropewalk.rotation.rotate", ["d = 64, all positions + 131072"]),
     not_a_number: (
         "ropewalk.rotation.rotate",
         ["length kept, d = 64, m to 131072", "with positions: other outputs"],
     ),
     positions_from_one: ("ropewalk.tables.cos_sin", ["position 0 turns nothing"]),
-    squared_positions: ("ropewalk.tables.cos_sin", ["all positions + 131072, d = 64"]),
+    squared_positions: ("ropewalk.tables.cos_sin", ["d = 64, all positions + 131072"]),
     half_tables: (
         "ropewalk.tables.cos_sin",
         ["bound at Δ = 0: (64 planes + 1)/2", "length kept, d = 64, m to 131072"],
@@ -372,6 +375,19 @@ def test_plot_that_cannot_be_written(tmp_path, capsys):
         assert error.count("\n") == 1
         assert words in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_without_greek_letters():
+    done = subprocess.run(
+        [sys.executable, "-m", "ropewalk.cli.main", "verify"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == b""
+    assert b" ok" in done.stdout
+    assert done.stdout.isascii()
 
 
 def test_positions_module_is_what_decoding_uses():

@@ -4,6 +4,7 @@ Importing this package imports NumPy and nothing heavier.
 """
 
 from .errors import InputError, MissingExtraError, RopewalkError
+from .models import ModelPositions, read
 from .rope import Plane, Rope
 from .rotation import rotate
 from .scaling import (
@@ -33,6 +34,7 @@ __all__ = [
     "Llama3",
     "LongRoPE",
     "MissingExtraError",
+    "ModelPositions",
     "NTKByParts",
     "NTKCritical",
     "Plain",
@@ -45,5 +47,6 @@ __all__ = [
     "YaRN",
     "__version__",
     "cos_sin",
+    "read",
     "rotate",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from typing import Any
 
@@ -62,6 +63,9 @@ def cli(ctx: click.Context, debug: bool) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit 0 clean, 1 findings, 2 usage or unreadable input."""
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show θ or ✓ gets a question mark, not a traceback.
+        sys.stdout.reconfigure(errors="replace")
     try:
         code: Any = cli.main(args=arguments, standalone_mode=False)
     except click.exceptions.Abort:

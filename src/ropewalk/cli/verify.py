@@ -112,6 +112,11 @@ def _print(report: VerifyReport, formulas: bool) -> None:
     console.print(note, style="dim")
     console.print()
     console.print(_decay_table(report.decay))
+    console.print(
+        "The pair is q = k = one lane of the slowest plane. Its score is cos(Δθ): from 1 to -1\n"
+        f"and back, a turn in {report.decay.wavelength:.0f} tokens. It does not decay.",
+        style="dim",
+    )
     console.print()
     for check in report.checks:
         if not check.passed:
@@ -121,9 +126,9 @@ def _print(report: VerifyReport, formulas: bool) -> None:
 
 _HEADINGS = tuple(
     Text(heading, style="dim")
-    for heading in ("check", "n", "computed", "expected", "|diff.|", "≤ tolerance", "")
+    for heading in ("check", "n", "computed", "expected", "|diff.|", "tolerance", "")
 )
-_WIDTHS = (None, 3, 13, 13, 7, 11, 6)
+_WIDTHS = (None, 3, 13, 13, 7, 9, 6)
 _WIDE_ONLY = (1, 5)
 """Columns left out where the terminal is narrower than ``WIDTH``."""
 
@@ -171,10 +176,6 @@ def _decay_table(curve: DecayCurve) -> Table:
         f"theta {curve.theta:g}",
         title_justify="left",
         title_style="bold",
-        caption="The pair is q = k = one lane of the slowest plane. Its score is cos(Δθ): it "
-        f"turns\nonce in {curve.wavelength:.0f} tokens, from 1 to -1 and back, and does not decay.",
-        caption_justify="left",
-        caption_style="dim",
         box=None,
         pad_edge=False,
         padding=(0, 3, 0, 0),

@@ -8,6 +8,7 @@ found before a number is printed.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -58,7 +59,9 @@ class RopeSlot:
             if layer.rope is None:
                 continue
             key = layer.kind if by_type else None
-            if self._ropes.setdefault(key, layer.rope) != layer.rope:
+            # The direction is in how the model applies cos and sin, not in the module.
+            rope = dataclasses.replace(layer.rope, direction=1)
+            if self._ropes.setdefault(key, rope) != rope:
                 raise InputError(
                     positions.path,
                     found="different ropes in layers that share one rotary module",
@@ -110,7 +113,8 @@ class RopeSlot:
             chosen = rope if layer_type in self._stretched else self._ropes[layer_type]
             lay = _LAYOUTS[self._layout[layer_type]]
             # Rows of a batch share their positions here: the tables are formed once.
-            cos, sin = cos_sin(chosen, position_ids[:1], length=length)
+            turned = dataclasses.replace(chosen, direction=1)
+            cos, sin = cos_sin(turned, position_ids[:1], length=length)
             shape = (position_ids.shape[0], -1, -1)
             with torch.no_grad():
                 return (

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..scaling.base import is_number
-from .families import Family
+from .family import Family
 from .plan import Sourced
 from .spellings import SPELLINGS
 

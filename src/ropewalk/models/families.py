@@ -8,162 +8,9 @@ transformers were read from release 5.24.0 and are compared with it by the tests
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from ..rope import Pairing
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes that the family's config class fills in.
-
-    ``kv_heads`` None means as many as query heads; ``head_dim`` None means hidden / heads.
-    """
-
-    hidden: int
-    heads: int
-    kv_heads: int | None
-    layers: int
-    head_dim: int | None
-    length: int
-
-
-@dataclass(frozen=True)
-class LayerRule:
-    """Which layer is of which kind where the config lists no ``layer_types``.
-
-    Attributes:
-        form: ``uniform`` all alike, and ``layer_types`` is not read; ``period`` the last of
-            every ``every`` layers full (the first with ``first``), the others ``others``;
-            ``from_layer`` sliding from ``max_window_layers`` on; ``alternate_below`` every
-            other layer sliding below it; ``listed`` full at the indices under ``key``,
-            ``others`` elsewhere; ``marked`` ``others`` at the indices under ``key``;
-            ``without_rope`` and ``with_rope``: ``others`` where the layer has no rope or has
-            one.
-        every: length of the period, or the index of the first (last) local layer.
-        key: key of the config that overrides ``every`` or lists indices.
-        others: kind of the layers that are not full.
-        first: whether the full layer comes first in the period.
-    """
-
-    form: Literal[
-        "uniform",
-        "period",
-        "from_layer",
-        "alternate_below",
-        "listed",
-        "marked",
-        "without_rope",
-        "with_rope",
-    ] = "uniform"
-    every: int = 0
-    key: str | None = None
-    others: str = "sliding_attention"
-    first: bool = False
-
-
-@dataclass(frozen=True)
-class Window:
-    """The family's window.
-
-    Attributes:
-        default: what the config class fills in; None for no window.
-        switch: boolean key without which (default false) there is no window.
-        each_side: the number counts both sides, as encoders have it.
-        halved_by: boolean key that turns the number into half of it plus one.
-    """
-
-    default: int | None = None
-    switch: str | None = None
-    each_side: bool = False
-    halved_by: str | None = None
-
-
-@dataclass(frozen=True)
-class LocalRope:
-    """What sliding layers do differently where the rope block is flat.
-
-    Attributes:
-        theta: their base; None for that of the other layers.
-        keys: keys of the config that give it.
-        scaled: whether the scaling applies to them too.
-    """
-
-    theta: float | None
-    keys: tuple[str, ...] = ()
-    scaled: bool = False
-
-
-@dataclass(frozen=True)
-class Latent:
-    """Latent attention: heads of unrotated lanes followed by rotated ones. Default sizes."""
-
-    plain: int
-    rotated: int
-    value: int | None
-
-
-NoRope = Literal["never", "not_sliding", "full_if_windowed", "listed"]
-Temperature = Literal["block", "layers_without_rope"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Family:
-    """One family of models.
-
-    Attributes:
-        defaults_of: where defaults come from, in words.
-        sizes: default sizes.
-        pairing: how lanes are paired.
-        theta: default base.
-        partial: default share of rotated lanes; None if the family's code turns all lanes
-            and reads no share.
-        layers: kinds of layers.
-        window: the window.
-        no_rope: which layers have no rope: ``not_sliding`` all but windowed ones,
-            ``full_if_windowed`` full layers of a model that has a window, ``listed`` by
-            ``no_rope_layers`` (1 means rope) or ``no_rope_layer_interval``.
-        local: what sliding layers do differently.
-        latent: latent attention, or None.
-        pairing_switch: boolean key that, if false, makes the pairing ``half``.
-        direction: +1 or -1.
-        block: rope block that the config class fills in where the file has none.
-        kinds: names of scalings that mean another one in this family.
-        spellings: keys of this family for concepts of `spellings.SPELLINGS`, tried first.
-        full_head_dim: key and default of another head_dim on full layers.
-        temperature: which rule multiplies queries by position.
-        trained_length: default of the config class for the original length.
-        one_kv_head: boolean keys: one key-value head if the first is true (the default) and
-            the second is not.
-        requires: keys without which the config is not of this family, and why.
-        remarks: notes to show with every model of the family.
-        remote: the code travels with the checkpoint.
-    """
-
-    defaults_of: str
-    sizes: Sizes
-    pairing: Pairing = "half"
-    theta: float = 10000.0
-    partial: float | None = None
-    layers: LayerRule = LayerRule()
-    window: Window = Window()
-    no_rope: NoRope = "never"
-    local: LocalRope | None = None
-    latent: Latent | None = None
-    pairing_switch: str | None = None
-    direction: Literal[1, -1] = 1
-    block: Mapping[str, Any] | None = None
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    full_head_dim: tuple[str, int] | None = None
-    temperature: Temperature | None = None
-    trained_length: int | None = None
-    one_kv_head: tuple[str, str] | None = None
-    requires: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    remote: bool = False
+from .family import Family, Latent, LayerRule, LocalRope, Sizes, Window
 
 
 def _hf(name: str, *sizes: int | None, **rest: Any) -> Family:
@@ -248,9 +95,9 @@ FAMILIES: dict[str, Family] = {
     ),
     "ministral3": _hf(
         "Ministral3Config", 4096, 32, 8, 34, 128, 262144, block=_YARN_MINISTRAL3,
-        temperature="block",
+        temperature="block", window=Window(),
     ),
-    "mixtral": _hf("MixtralConfig", 4096, 32, 8, 32, None, 131072, theta=1e6),
+    "mixtral": _hf("MixtralConfig", 4096, 32, 8, 32, None, 131072, theta=1e6, window=Window()),
     "qwen2": _hf(
         "Qwen2Config", 4096, 32, 32, 32, None, 32768, window=_SWITCHED, layers=_FROM_LAYER
     ),
@@ -303,13 +150,16 @@ FAMILIES: dict[str, Family] = {
     "gemma4_text": _hf(
         "Gemma4TextConfig", 2304, 8, 4, 30, 256, 131072, block=_GEMMA4, window=Window(512),
         layers=LayerRule("period", 6), full_head_dim=("global_head_dim", 512),
+        remarks=(
+            "full layers have wider heads: kv_heads and value_dim are those of sliding layers",
+        ),
     ),
     "phi": _hf("PhiConfig", 2048, 32, None, 24, None, 2048, partial=0.5),
     "phi3": _hf(
         "Phi3Config", 3072, 32, None, 32, None, 4096, partial=1.0,
-        kinds={"yarn": "longrope"}, trained_length=4096,
+        kinds={"yarn": "longrope"}, trained_length=4096, window=Window(),
     ),
-    "phimoe": _hf("PhimoeConfig", 4096, 32, 8, 32, None, 131072, theta=1e6),
+    "phimoe": _hf("PhimoeConfig", 4096, 32, 8, 32, None, 131072, theta=1e6, window=Window()),
     "olmo": _hf("OlmoConfig", 4096, 32, None, 32, None, 2048),
     "olmo2": _hf("Olmo2Config", 4096, 32, None, 32, None, 2048),
     "olmo3": _hf(
@@ -326,11 +176,11 @@ FAMILIES: dict[str, Family] = {
     ),
     "gptj": _hf(
         "GPTJConfig", 4096, 16, None, 28, None, 2048, pairing="adjacent", partial=1.0,
-        spellings={"rotary_dim": ("rotary_dim",), "stated_length": ("n_positions",)},
+        rotary_dim=64, spellings={"rotary_dim": ("rotary_dim",), "stated_length": ("n_positions",)},
     ),
     "codegen": _hf(
         "CodeGenConfig", 4096, 16, None, 28, None, 2048, pairing="adjacent", partial=1.0,
-        spellings={"rotary_dim": ("rotary_dim",), "stated_length": ("n_positions",)},
+        rotary_dim=64, spellings={"rotary_dim": ("rotary_dim",), "stated_length": ("n_positions",)},
     ),
     "stablelm": _hf("StableLmConfig", 2560, 32, 32, 32, None, 4096, partial=0.25),
     "cohere": _hf("CohereConfig", 8192, 64, None, 40, None, 8192, pairing="adjacent", theta=5e5),
@@ -354,7 +204,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "granite": _hf("GraniteConfig", 4096, 32, None, 32, None, 2048),
     "granitemoe": _hf("GraniteMoeConfig", 4096, 32, None, 32, None, 2048),
-    "starcoder2": _hf("Starcoder2Config", 3072, 24, 2, 30, None, 4096),
+    "starcoder2": _hf("Starcoder2Config", 3072, 24, 2, 30, None, 4096, window=Window()),
     "falcon": _hf(
         "FalconConfig", 4544, 71, None, 32, None, 2048,
         one_kv_head=("multi_query", "new_decoder_architecture"),

@@ -67,6 +67,10 @@ def _find_text_model(
                     )
             break
     found = values.get("model_type") or outer
+    if found is None:
+        found = _type_from_classes(values)
+        if found is not None:
+            notes.append(f"model_type is missing; {found!r} was told by architectures")
     name = source.replace("\\", "/").rsplit("/", 1)[-1]
     if assume_family is not None:
         if assume_family not in FAMILIES:
@@ -84,6 +88,16 @@ def _find_text_model(
         family, shown = _family_name(found, prefix, config, source), str(found)
     file = ConfigFile(source, name, prefix, values, FAMILIES[family])
     return file, shown, notes
+
+
+def _type_from_classes(values: Mapping[str, Any]) -> str | None:
+    """Return the family that the name of the model class means, e.g. MiniCPM3ForCausalLM."""
+    classes = values.get("architectures")
+    if not isinstance(classes, list) or len(classes) != 1 or not isinstance(classes[0], str):
+        return None
+    name = classes[0].removesuffix("ForCausalLM").removesuffix("LMHeadModel").lower()
+    named = [family for family in FAMILIES if family.replace("_", "") == name]
+    return named[0] if named else None
 
 
 def _family_name(found: object, prefix: str, config: Mapping[str, Any], source: str) -> str:

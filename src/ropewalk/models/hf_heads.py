@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..errors import InputError
 from .config_file import ConfigFile
-from .families import Latent
+from .family import Latent
 from .plan import Sourced
 
 

@@ -97,6 +97,7 @@ class RopeReader:
             if error.where.startswith(self.config.label):
                 raise
             raise error.within(self.config.where(block.path)) from None
+        self._note_axes(block, rope)
         name = self._named("scaling", kind)
         keyed = any(key in block.values for key in ("rope_type", "type"))
         origin = self.config.origin(block.path) if keyed else "no rope block: not stretched"
@@ -115,6 +116,21 @@ class RopeReader:
         return RopePlan(
             rope, self._softmax_multiplier(block, rope), self._query_temperature(block, rope)
         )
+
+    def _note_axes(self, block: Block, rope: Rope) -> None:
+        """Keep the sections of multi-axis positions, which text does not need."""
+        sections = block.get("mrope_section")
+        if sections is None:
+            return
+        self.config.sources["mrope_section"] = Sourced(sections, block.source("mrope_section"))
+        self.config.note(
+            "mrope_section says which axis turns which plane; text has equal positions on all axes"
+        )
+        numbers = isinstance(sections, list) and all(isinstance(n, int) for n in sections)
+        if not numbers or sum(sections) != rope.planes:
+            self.config.note(
+                f"mrope_section {sections} does not add up to the {rope.planes} planes of the rope"
+            )
 
     def _named(self, value: str, kind: str) -> str:
         """Name a value, with the layer type where types differ."""
@@ -208,6 +224,9 @@ class RopeReader:
             )
             return 1.0 if share is None else share, head.size
         lanes = config.count("rotary_dim")
+        if lanes is None and self.family.rotary_dim is not None and share is None:
+            lanes = Sourced(self.family.rotary_dim, config.default_origin)
+            config.note(f"rotary_dim is missing; assumed {lanes.value} ({lanes.source})")
         name = self._named("rotary_dim", kind)
         if lanes is not None:
             if share is not None and int(head.size * share) != lanes.value:

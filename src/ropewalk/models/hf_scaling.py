@@ -25,6 +25,9 @@ from .config_file import ConfigFile
 from .plan import Sourced
 from .spellings import BLOCK_KEYS, KIND_ALIASES, hint
 
+_KEYS_OF_A_SCALING = ("factor", "short_factor", "long_factor", "low_freq_factor")
+"""Keys that make no sense without a scaling: with them, a missing rope_type is an error."""
+
 
 @dataclass
 class Block:
@@ -52,6 +55,13 @@ class Block:
                     found="an unknown key",
                     expected="a key of a rope block",
                     fix=f"did you mean {near!r}?" if near else "remove it or correct its name",
+                )
+            if BLOCK_KEYS[key].number and self.get(key) is not None and not is_number(self.get(key)):
+                raise InputError(
+                    self.where(key),
+                    found=repr(self.get(key)),
+                    expected="a number",
+                    fix="correct the value or leave the key out",
                 )
         self.kind = self._kind()
         for key, value in self.values.items():
@@ -95,7 +105,7 @@ class Block:
         if len(names) == 2 and names[0] != names[1]:
             raise self.config.contradiction(f"{self.path}.rope_type", new, "type", old)
         if not names:
-            if any(key in self.values for key in ("factor", "short_factor", "low_freq_factor")):
+            if any(key in self.values for key in _KEYS_OF_A_SCALING):
                 raise InputError(
                     self.where("rope_type"),
                     found="nothing",
@@ -233,15 +243,6 @@ def _yarn(block: Block, around: Surroundings) -> Scaling:
             f"{block.path}.factor is missing; derived {factor:g} = max_position_embeddings "
             f"{around.stated_length} / {original}"
         )
-    betas = {"beta_fast": 32.0, "beta_slow": 1.0}
-    for name, default in betas.items():
-        value = block.get(name)
-        if value == 0:
-            block.config.note(
-                f"{block.path}.{name} 0 counts as missing, as in transformers: {default:g}"
-            )
-        elif value is not None:
-            betas[name] = value
     mscale, all_dim = block.get("mscale"), block.get("mscale_all_dim")
     absolute = block.get("attention_factor")
     if absolute is not None and (mscale or all_dim):
@@ -265,8 +266,19 @@ def _yarn(block: Block, around: Surroundings) -> Scaling:
         mscale=mscale,
         mscale_all_dim=all_dim,
         truncate=truncate,
-        **betas,
+        beta_fast=_beta(block, "beta_fast", 32.0),
+        beta_slow=_beta(block, "beta_slow", 1.0),
     )
+
+
+def _beta(block: Block, name: str, default: float) -> float:
+    value = block.get(name)
+    if value == 0:
+        block.config.note(
+            f"{block.path}.{name} 0 counts as missing, as in transformers: {default:g} is used"
+        )
+        return default
+    return default if value is None else value
 
 
 def _longrope(block: Block, around: Surroundings) -> Scaling:
@@ -274,23 +286,7 @@ def _longrope(block: Block, around: Surroundings) -> Scaling:
     factor = block.get("factor")
     if factor is None and is_number(original) and original > 0:
         factor = max(around.stated_length / original, 1.0)
-    lists = {}
-    for name in ("short_factor", "long_factor"):
-        values = block.require(name)
-        if not isinstance(values, list):
-            raise InputError(
-                block.where(name),
-                found=repr(values),
-                expected="a list of rotary_dim/2 numbers",
-                fix="take the list from the model's own config",
-            )
-        lists[name] = tuple(values)
-    mscales = {
-        name: block.get(name)
-        for name in ("short_mscale", "long_mscale")
-        if block.get(name) is not None
-    }
-    if mscales:
+    if block.get("short_mscale") is not None or block.get("long_mscale") is not None:
         block.config.note(
             "transformers 5.24 applies short_factor at every length in this family's code "
             "(its forward pass passes no length); here texts past the original length use "
@@ -300,9 +296,23 @@ def _longrope(block: Block, around: Surroundings) -> Scaling:
         factor=factor,
         original_length=original,
         attention_factor=block.get("attention_factor"),
-        **lists,
-        **mscales,
+        short_factor=_divisors(block, "short_factor"),
+        long_factor=_divisors(block, "long_factor"),
+        short_mscale=block.get("short_mscale"),
+        long_mscale=block.get("long_mscale"),
     )
+
+
+def _divisors(block: Block, name: str) -> tuple[float, ...]:
+    values = block.require(name)
+    if not isinstance(values, list | tuple):
+        raise InputError(
+            block.where(name),
+            found=repr(values),
+            expected="a list of rotary_dim/2 numbers",
+            fix="take the list from the model's own config",
+        )
+    return tuple(values)
 
 
 def _llama3(block: Block, around: Surroundings) -> Scaling:

@@ -69,6 +69,13 @@ def _no_rope_origin(config: ConfigFile) -> str:
 def _window(config: ConfigFile) -> int | None:
     """Return the window of the layers that have one, or None."""
     rule = config.family.window
+    if rule is None:
+        unread = config.given("window")
+        if unread is not None and unread.value:
+            config.note(
+                f"the window of {unread.value} is not used: {config.family.defaults_of} reads none"
+            )
+        return None
     # A null window means none; only a missing key means the default.
     absent = not any(key in config.values for key in config.keys_of("window"))
     found = config.count("window", zero=True)

@@ -64,32 +64,34 @@ class Key:
     Attributes:
         kinds: the scalings whose formula reads it; ``*`` for all.
         remark: what a user should know where the key is there but not read.
+        number: whether it holds a number.
     """
 
     kinds: tuple[str, ...]
     remark: str = ""
+    number: bool = False
 
 
 BLOCK_KEYS: dict[str, Key] = {
     "rope_type": Key(("*",)),
     "type": Key(("*",)),
-    "rope_theta": Key(("*",)),
-    "partial_rotary_factor": Key(("*",)),
-    "factor": Key(("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")),
-    "original_max_position_embeddings": Key(("*",)),
-    "beta_fast": Key(("yarn",)),
-    "beta_slow": Key(("yarn",)),
-    "attention_factor": Key(("yarn", "longrope")),
-    "mscale": Key(("yarn",)),
-    "mscale_all_dim": Key(("yarn",)),
+    "rope_theta": Key(("*",), number=True),
+    "partial_rotary_factor": Key(("*",), number=True),
+    "factor": Key(("linear", "dynamic", "yarn", "longrope", "llama3", "proportional"), number=True),
+    "original_max_position_embeddings": Key(("*",), number=True),
+    "beta_fast": Key(("yarn",), number=True),
+    "beta_slow": Key(("yarn",), number=True),
+    "attention_factor": Key(("yarn", "longrope"), number=True),
+    "mscale": Key(("yarn",), number=True),
+    "mscale_all_dim": Key(("yarn",), number=True),
     "truncate": Key(("yarn",)),
     "short_factor": Key(("longrope",)),
     "long_factor": Key(("longrope",)),
-    "short_mscale": Key(("longrope",)),
-    "long_mscale": Key(("longrope",)),
-    "low_freq_factor": Key(("llama3",)),
-    "high_freq_factor": Key(("llama3",)),
-    "llama_4_scaling_beta": Key(("*",)),
+    "short_mscale": Key(("longrope",), number=True),
+    "long_mscale": Key(("longrope",), number=True),
+    "low_freq_factor": Key(("llama3",), number=True),
+    "high_freq_factor": Key(("llama3",), number=True),
+    "llama_4_scaling_beta": Key(("*",), number=True),
     # The axes of multi-modal positions: text has equal positions on all of them.
     "mrope_section": Key(("*",)),
     "mrope_interleaved": Key(("*",)),

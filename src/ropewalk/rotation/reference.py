@@ -99,13 +99,13 @@ def _check(x: Any, cos: Any, sin: Any, pairing: str, order: str, rotary_offset: 
             expected="'time_heads', 'heads_time' or 'time'",
             fix="name the order of the axes of x",
         )
-    axis = _ORDERS[order]
+    axis, inner = _ORDERS[order], 2 if order == "time" else 3
     shape, table = tuple(x.shape), tuple(cos.shape)
-    if len(shape) < -axis:
+    if len(shape) < inner:
         raise InputError(
             "x",
             found=f"shape {shape}",
-            expected=f"at least {-axis} axes for order {order!r}",
+            expected=f"at least {inner} axes for order {order!r}",
             fix="name the order of the axes with order=",
         )
     if table != tuple(sin.shape) or len(table) < 1:
@@ -136,7 +136,7 @@ def _check(x: Any, cos: Any, sin: Any, pairing: str, order: str, rotary_offset: 
             expected=f"{shape[axis]} positions, the time axis of x",
             fix="pass cos and sin of these tokens, or name the order of the axes with order=",
         )
-    leading, batch = table[:-2], shape[: len(shape) + axis]
+    leading, batch = table[:-2], shape[: len(shape) - inner]
     fits = len(leading) <= len(batch) and all(
         a in (1, b) for a, b in zip(leading[::-1], batch[::-1], strict=False)
     )

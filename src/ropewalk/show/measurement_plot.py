@@ -95,7 +95,7 @@ def _loss(axis: Any, m: Measurement) -> None:
         y = [min(c.bits_per_byte, cap) for c in cells]
         axis.plot(x, y, color=color, marker=marker, linestyle=line, label=method, markersize=6)
         if len(m.documents) >= 5 and method != "crop":
-            half = [_half_width(c, m) for c in cells]
+            half = [_half_width(c) for c in cells]
             low = [v - h for v, h in zip(y, half, strict=True)]
             high = [min(v + h, cap) for v, h in zip(y, half, strict=True)]
             axis.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
@@ -120,7 +120,7 @@ def _loss(axis: Any, m: Measurement) -> None:
     )
 
 
-def _half_width(cell: Any, m: Measurement) -> float:
+def _half_width(cell: Any) -> float:
     """Half the paired interval against cropping, in bits per byte."""
     interval = cell.above_crop_interval
     if interval is None or not cell.nats:

@@ -58,8 +58,10 @@ def _loss(m: Measurement) -> list[str]:
         out += [
             "## Loss above cropping",
             "",
-            "Nats per token, mean of paired differences; in brackets the 95 % bootstrap interval "
-            "over documents, given from five documents on. Below zero beats cropping.",
+            (
+                "Nats per token, mean of paired differences; in brackets the 95 % bootstrap "
+                "interval over documents, given from five documents on. Below zero beats cropping."
+            ),
             "",
             *_table(_heads(m, lengths), rows(above)),
             "",
@@ -83,8 +85,10 @@ def _short(m: Measurement) -> list[str]:
     return [
         "## Cost on short text",
         "",
-        f"Loss at {m.original_length:,} tokens with the method set to each factor, above the loss "
-        "without scaling, nats per token.",
+        (
+            f"Loss at {m.original_length:,} tokens with the method set to each factor, above the "
+            "loss without scaling, nats per token."
+        ),
         "",
         *_table(["method", *(f"factor {f:.3g}" for f in factors)], rows),
         "",
@@ -144,16 +148,24 @@ def _protocol(m: Measurement) -> list[str]:
         "## Protocol",
         "",
         f"- {scoring}",
-        "- Each method is set to factor = length / original length. No fine-tuning. Loss is the "
-        "mean of per-document means; intervals draw documents, 10,000 times.",
-        "- Tokens without any special token (no BOS); positions from 0; the whole context in one "
-        "pass, so that a length-dependent rope sees one length and no cached key is stale.",
-        "- cos and sin exact, then rounded to the model's dtype; attention amplitude on cos and "
-        "sin; scores and softmax by PyTorch's fused attention.",
+        (
+            "- Each method is set to factor = length / original length. No fine-tuning. Loss is "
+            "the mean of per-document means; intervals draw documents, 10,000 times."
+        ),
+        (
+            "- Tokens without any special token (no BOS); positions from 0; the whole context in "
+            "one pass, so that a length-dependent rope sees one length and no cached key is stale."
+        ),
+        (
+            "- cos and sin exact, then rounded to the model's dtype; attention amplitude on cos "
+            "and sin; scores and softmax by PyTorch's fused attention."
+        ),
         f"- Text: {m.text_origin}; SHA-256 of the tokens `{m.text_digest[:16]}…`; seed {m.seed}.",
-        f"- Weights in {m.dtype}; ropewalk {e['ropewalk']}, Python {e['python']}, torch "
-        f"{e['torch']}, transformers {e['transformers']}, {e['processor']}, {e['threads']} "
-        f"threads; {e['seconds']:,.0f} s of passes, peak memory {e['peak_mib']:,} MiB.",
+        (
+            f"- Weights in {m.dtype}; ropewalk {e['ropewalk']}, Python {e['python']}, torch "
+            f"{e['torch']}, transformers {e['transformers']}, {e['processor']}, {e['threads']} "
+            f"threads; {e['seconds']:,.0f} s of passes, peak memory {e['peak_mib']:,} MiB."
+        ),
         "",
         "Methods:",
         "",

@@ -14,7 +14,7 @@ from ..rope import Rope
 from .arithmetic import Arithmetic, longest
 from .check import Check, compare
 
-GROUP = "attention: 'the dog bites the man' reordered to 'the man bites the dog'; decoding"
+GROUP = "attention: 'the dog bites the man' reordered, and decoding"
 SOURCE = "RoFormer, arXiv 2104.09864, section 3.1; Attention Is All You Need, section 3.5"
 
 SENTENCE = ("the", "dog", "bites", "the", "man")

@@ -12,7 +12,7 @@ from ..rope import Rope
 from .arithmetic import DEGREES_ERROR, SCORE_ERROR, TURN_ERROR, Arithmetic, norms
 from .check import Check, compare
 
-GROUP = "scores depend on the distance n - m only; q = k = (1, 0), or random where d is given"
+GROUP = "scores depend on the distance n - m only; q = k = (1, 0) where d = 2"
 SOURCE = "RoFormer, arXiv 2104.09864, equations 11 and 16"
 
 SHIFT = 131072
@@ -147,7 +147,7 @@ def _shifted(arithmetic: Arithmetic) -> Check:
     delta = arithmetic.table_error(SHIFT + _TOKENS)
     return compare(
         GROUP,
-        f"all positions + {SHIFT}, d = {_DIM}",
+        f"d = {_DIM}, all positions + {SHIFT}",
         formula="(R(m + s)q)·(R(n + s)k) = (R(m)q)·(R(n)k)",
         computed=scores(positions + SHIFT),
         expected=scores(positions),

@@ -1,0 +1,196 @@
+"""The header of a GGUF file: its metadata and where its tensors lie, without their data.
+
+The layout is that of the GGUF specification, versions 2 and 3, little-endian. Every length
+is checked against the size of the file before anything is read, so that a damaged or
+hostile file costs no more than its own size.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+
+_SCALARS = {
+    0: "<B",
+    1: "<b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "<?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
+_FLOAT32, _STRING, _ARRAY = 6, 8, 9
+_FLOAT_TENSORS = {0: "<f4", 1: "<f2", 28: "<f8"}
+_VERSIONS = (2, 3)
+# The smallest entries: a key of one byte with a one-byte value; a tensor without a name.
+_LEAST_PAIR, _LEAST_TENSOR = 8 + 1 + 4 + 1, 8 + 4 + 4 + 8
+_MOST_DIMENSIONS = 4
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Where a tensor lies: its shape, type number, and offset into the data."""
+
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
+
+
+class GGUFHeader:
+    """An open GGUF file of which only the header was read. Use as a context manager.
+
+    Attributes:
+        values: the metadata by key. Arrays of strings are given as their length only.
+        tensors: the tensors by name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.values: dict[str, Any] = {}
+        self.tensors: dict[str, TensorInfo] = {}
+        self._at = 0
+        if path.stat().st_size < 24:
+            raise self._damaged("a file shorter than a GGUF header")
+        with path.open("rb") as file:
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._size = len(self._bytes)
+        try:
+            self._read()
+        except BaseException:
+            self._bytes.close()
+            raise
+
+    def __enter__(self) -> GGUFHeader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bytes.close()
+
+    def floats(self, name: str, most: int = 65536) -> npt.NDArray[np.float64] | None:
+        """Return a small one-dimensional tensor of floats, or None where there is none.
+
+        Raises:
+            InputError: the tensor is not one, or lies outside the file.
+        """
+        info = self.tensors.get(name)
+        if info is None:
+            return None
+        if info.kind not in _FLOAT_TENSORS or len(info.shape) != 1 or info.shape[0] > most:
+            raise InputError(
+                f"{self.path}: {name}",
+                found=f"type {info.kind}, shape {info.shape}",
+                expected="one row of float16, float32 or float64 values",
+                fix="convert the model again",
+            )
+        dtype = np.dtype(_FLOAT_TENSORS[info.kind])
+        start, count = self._data + info.offset, info.shape[0]
+        if start + count * dtype.itemsize > self._size:
+            raise self._damaged(f"a file that ends within tensor {name}")
+        return np.frombuffer(self._bytes[start : start + count * dtype.itemsize], dtype).astype(
+            np.float64
+        )
+
+    def _read(self) -> None:
+        if self._bytes[:4] != b"GGUF":
+            raise InputError(
+                str(self.path),
+                found=f"a file that begins with {self._bytes[:4]!r}",
+                expected="b'GGUF'",
+                fix="give a GGUF file",
+            )
+        self._at = 4
+        version = self._scalar("<I")
+        if version not in _VERSIONS:
+            big_endian = version.to_bytes(4, "little") in (b"\0\0\0\2", b"\0\0\0\3")
+            raise InputError(
+                f"{self.path}: version",
+                found="a big-endian file" if big_endian else str(version),
+                expected="version 2 or 3, little-endian",
+                fix="convert the model again with a present llama.cpp",
+            )
+        tensors, pairs = self._scalar("<Q"), self._scalar("<Q")
+        left = self._size - self._at
+        if pairs > left // _LEAST_PAIR or tensors > left // _LEAST_TENSOR:
+            raise self._damaged(f"{pairs} values and {tensors} tensors in {self._size} bytes")
+        for _ in range(pairs):
+            key = self._string()
+            if key in self.values:
+                raise self._damaged(f"the key {key!r} twice")
+            self.values[key] = self._value(self._scalar("<I"), key)
+        for _ in range(tensors):
+            self._tensor()
+        alignment = self.values.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment < 1 or alignment > 2**20:
+            raise self._damaged(f"general.alignment {alignment!r}")
+        self._data = -(-self._at // alignment) * alignment
+
+    def _tensor(self) -> None:
+        name = self._string()
+        dimensions = self._scalar("<I")
+        if dimensions > _MOST_DIMENSIONS:
+            raise self._damaged(f"tensor {name!r} of {dimensions} dimensions")
+        shape = tuple(self._scalar("<Q") for _ in range(dimensions))
+        self.tensors[name] = TensorInfo(shape, self._scalar("<I"), self._scalar("<Q"))
+
+    def _value(self, kind: int, key: str) -> Any:
+        if kind == _FLOAT32:
+            # The shortest decimal that means this float32 is what a converter started from:
+            # 0.0707, not 0.07069999724626541.
+            return float(str(np.float32(self._scalar("<f"))))
+        if kind in _SCALARS:
+            return self._scalar(_SCALARS[kind])
+        if kind == _STRING:
+            return self._string()
+        if kind != _ARRAY:
+            raise self._damaged(f"{key!r} of the unknown type {kind}")
+        item, count = self._scalar("<I"), self._scalar("<Q")
+        if item in _SCALARS:
+            size = struct.calcsize(_SCALARS[item])
+            raw = self._take(count * size)
+            return np.frombuffer(raw, np.dtype(_SCALARS[item])).tolist()
+        if item != _STRING:
+            raise self._damaged(f"{key!r}, an array of type {item}")
+        if count > (self._size - self._at) // 8:
+            raise self._damaged(f"{key!r} with {count} texts")
+        for _ in range(count):
+            self._take(self._scalar("<Q"))
+        return count
+
+    def _scalar(self, layout: str) -> Any:
+        raw = self._take(struct.calcsize(layout))
+        return struct.unpack(layout, raw)[0]
+
+    def _string(self) -> str:
+        return self._take(self._scalar("<Q")).decode("utf-8", errors="replace")
+
+    def _take(self, count: int) -> bytes:
+        if count > self._size - self._at:
+            raise self._damaged("a file that ends within its header")
+        start, self._at = self._at, self._at + count
+        return self._bytes[start : self._at]
+
+    def _damaged(self, found: str) -> InputError:
+        return InputError(
+            str(self.path),
+            found=found,
+            expected="a whole GGUF file",
+            fix="fetch the file again; it is damaged or not complete",
+        )

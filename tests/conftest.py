@@ -1,0 +1,59 @@
+"""Fixtures: a tiny model folder that transformers loads, and texts for it."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ropewalk.extend.loading import builtin_model
+
+TINY = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 256,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 192,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": True,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Llama of two layers with the byte tokenizer, original length 192."""
+    torch = pytest.importorskip("torch")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(**TINY)).save_pretrained(folder)
+    # The generation of config that transformers 4 wrote, with what this version needs.
+    (folder / "config.json").write_text(json.dumps({**TINY, "dtype": "float32"}))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(builtin_model() / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Six files of 4,000 letters each."""
+    folder = tmp_path_factory.mktemp("texts")
+    rng = random.Random(0)
+    out = []
+    for index in range(6):
+        path = folder / f"text{index}.txt"
+        path.write_text("".join(rng.choice("abcdefgh \n") for _ in range(4000)))
+        out.append(path)
+    return out
