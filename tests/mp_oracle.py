@@ -157,7 +157,11 @@ ROPES: dict[str, tuple[Rope, int | None]] = {
     ),
     "by-parts": (Rope(head_dim=128, scaling=NTKByParts(factor=16, original_length=4096)), None),
     "by-parts, index": (
-        Rope(head_dim=64, theta=1e9, scaling=NTKByParts(factor=3, original_length=512, ramp="index")),
+        Rope(
+            head_dim=64,
+            theta=1e9,
+            scaling=NTKByParts(factor=3, original_length=512, ramp="index"),
+        ),
         None,
     ),
     "yarn": (
@@ -214,9 +218,7 @@ ROPES: dict[str, tuple[Rope, int | None]] = {
         Rope(
             head_dim=128,
             theta=5e5,
-            scaling=Llama3(
-                factor=8, low_freq_factor=1, high_freq_factor=4, original_length=8192
-            ),
+            scaling=Llama3(factor=8, low_freq_factor=1, high_freq_factor=4, original_length=8192),
         ),
         None,
     ),
@@ -224,9 +226,7 @@ ROPES: dict[str, tuple[Rope, int | None]] = {
         Rope(
             head_dim=128,
             theta=5e5,
-            scaling=Llama3(
-                factor=16, low_freq_factor=1, high_freq_factor=1, original_length=8192
-            ),
+            scaling=Llama3(factor=16, low_freq_factor=1, high_freq_factor=1, original_length=8192),
         ),
         None,
     ),

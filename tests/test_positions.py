@@ -18,14 +18,14 @@ def check(got: np.ndarray, want) -> None:
 
 
 def test_left_padding_counts_real_tokens():
-    """huggingface/transformers#22161: cumsum(mask) - 1, whatever stands in the padding."""
+    """B126, huggingface/transformers#22161: cumsum(mask) - 1, whatever stands in the padding."""
     got = from_mask([[0, 0, 1, 1, 1]])
     check(got[:, 2:], [[0, 1, 2]])
     assert (got >= 0).all()
 
 
 def test_rows_of_unequal_length_go_on_at_their_own_position():
-    """unslothai/unsloth#3699: the next position is the row's count, not the batch's length."""
+    """B127, unslothai/unsloth#3699: the next position is the row's own count."""
     mask = np.array([[0, 0, 1, 1], [1, 1, 1, 1]])
     got = from_mask(mask)
     check(got[0, 2:], [0, 1])
@@ -45,14 +45,14 @@ def test_right_padding_and_holes():
 
 
 def test_an_offset_for_each_row():
-    """Blaizzy/mlx-vlm PR#1883: offsets of shape (batch,) must not be added along time."""
+    """B132, Blaizzy/mlx-vlm PR#1883: offsets of shape (batch,) must not be added along time."""
     check(from_offset([7, 9], 1), [[7], [9]])
     check(from_offset(np.array([7, 9]), 3), [[7, 8, 9], [9, 10, 11]])
     check(from_offset(torch.tensor([0, 5]), 2), [[0, 1], [5, 6]])
 
 
 def test_a_scalar_offset_and_chunks():
-    """thunlp/Seq1F1B#6: the second chunk of four begins at 4."""
+    """B137, thunlp/Seq1F1B#6: the second chunk of four begins at 4."""
     check(from_offset(4, 4), [4, 5, 6, 7])
     check(from_offset(0, 0), [])
     check(from_offset(np.int32(2**31 - 1), 2), [2**31 - 1, 2**31])
@@ -61,7 +61,7 @@ def test_a_scalar_offset_and_chunks():
 
 
 def test_packed_sequences_begin_again():
-    """allenai/OLMo-core#503: cu_seqlens [0, 2, 5] are positions 0 1 0 1 2."""
+    """B192, allenai/OLMo-core#503: cu_seqlens [0, 2, 5] are positions 0 1 0 1 2."""
     check(packed([0, 2, 5]), [0, 1, 0, 1, 2])
     check(packed([0, 2, 2, 5], total=5), [0, 1, 0, 1, 2])
     check(packed([0]), [])
@@ -71,7 +71,7 @@ def test_packed_sequences_begin_again():
 
 
 def test_tokens_past_the_last_boundary_are_an_error():
-    """NVIDIA/TransformerEngine PR#3057: 10 tokens, cu_seqlens [0, 4, 8]."""
+    """B141, NVIDIA/TransformerEngine PR#3057: 10 tokens, cu_seqlens [0, 4, 8]."""
     with pytest.raises(InputError) as caught:
         packed([0, 4, 8], total=10)
     assert str(caught.value) == (
@@ -81,7 +81,7 @@ def test_tokens_past_the_last_boundary_are_an_error():
 
 
 def test_one_token_documents_stay_apart():
-    """modelscope/ms-swift PR#9904: positions [0, 1, 0, 0, 1] are three documents."""
+    """B134, modelscope/ms-swift PR#9904: positions [0, 1, 0, 0, 1] are three documents."""
     check(boundaries_of([0, 1, 0, 0, 1]), [0, 2, 3, 5])
     check(boundaries_of([0, 0]), [0, 1, 2])
     check(boundaries_of(np.zeros(0, int)), [0])
@@ -95,7 +95,7 @@ def test_packed_and_boundaries_are_inverse():
 
 
 def test_zigzag_of_packed_sequences():
-    """NVIDIA/Megatron-LM PR#5243: each sequence is split for itself, and so are its positions."""
+    """B135, NVIDIA/Megatron-LM PR#5243: each sequence is split for itself."""
     rows = zigzag_rows([0, 4, 8], 2, 0)
     check(rows, [0, 3, 4, 7])
     check(packed([0, 4, 8])[rows], [0, 3, 0, 3])
@@ -161,8 +161,10 @@ REFUSED = [
     (lambda: boundaries_of([0.0]), f"positions: got dtype float64, shape (1,), {ROW}"),
     (
         lambda: zigzag_rows([0, 6], 2, 0),
-        "boundaries: got a sequence of 6 tokens, expected a multiple of 4, two chunks for each "
-        "rank; fix: pad each sequence before it is split",
+        (
+            "boundaries: got a sequence of 6 tokens, expected a multiple of 4, two chunks for each "
+            "rank; fix: pad each sequence before it is split"
+        ),
     ),
     (
         lambda: zigzag_rows([0, 4], 2, 2),

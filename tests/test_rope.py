@@ -10,7 +10,6 @@ import sys
 import threading
 
 import mp_oracle
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -289,3 +289,5 @@ def test_the_cpu_table_under_another_default_device():
     want = rotate(x, *tables)
     with torch.device("meta"):
         assert torch.equal(rotate(x, *tables), want)
+    shape = rotate(x.to("meta"), *tables, pairing="adjacent").shape
+    assert shape == x.shape

@@ -125,7 +125,10 @@ def measure(
         runner = _Runner(
             Scorer(loaded), texts, base, original, scored, chosen, options, journal, progress
         )
-        return runner.run(str(path) if model is not None else "built-in byte model", lengths)
+        # The name only: a path says nothing to whoever reads the results elsewhere.
+        return runner.run(
+            path.resolve().name if model is not None else "built-in byte model", lengths
+        )
 
 
 def _lengths(options: Options, original: int) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ class Measurement:
     """A whole measurement, with the protocol and all that is needed to repeat it.
 
     Attributes:
-        model: path or name of the model.
+        model: name of the model: its folder or file.
         model_type: its family.
         original_length: tokens.
         protocol: ``fixed`` (the same last tokens at every length) or ``prefix``.

@@ -134,7 +134,9 @@ def _value_dim(values: GGUFValues, built: _Ropes) -> int:
     for key in ("attention.value_length_mla", "attention.value_length"):
         found = values.count(key)
         if found is not None:
+            values.sources["value_dim"] = Sourced(found, values.origin(key))
             return found
+    values.sources["value_dim"] = Sourced(built.head_dim, "derived: head_dim")
     return built.head_dim
 
 

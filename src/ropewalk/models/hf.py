@@ -205,9 +205,10 @@ def _temperature_without_rope(config: ConfigFile) -> QueryTemperature | None:
         return None
     scale = config.values.get("attn_scale")
     floor = config.values.get("floor_scale")
-    known = config.origin("floor_scale")
-    config.sources["query_temperature"] = Sourced(
-        0.1 if scale is None else scale, known if floor else config.default_origin
+    config.sources["query_temperature"] = (
+        Sourced(0.1, config.default_origin)
+        if scale is None
+        else Sourced(scale, config.origin("attn_scale"))
     )
     length = 8192 if floor is None else int(config.positive("floor_scale", floor))
     beta = 0.1 if scale is None else config.positive("attn_scale", scale)

@@ -111,11 +111,14 @@ def _latent_head(config: ConfigFile, latent: Latent) -> Head:
 
 def _value_dim(config: ConfigFile, head: Head) -> int:
     latent = config.family.latent
-    if latent is None:
-        return head.size
-    given = config.count("value_dim")
-    if given is not None:
-        return int(given.value)
-    if latent.value is not None:
-        return latent.value
-    return int(config.sources["hidden_size"].value // config.sources["heads"].value)
+    found = Sourced(head.size, "derived: head_dim")
+    if latent is not None:
+        hidden, heads = config.sources["hidden_size"].value, config.sources["heads"].value
+        default = (
+            Sourced(hidden // heads, "derived: hidden_size / heads")
+            if latent.value is None
+            else Sourced(latent.value, config.default_origin)
+        )
+        found = config.count("value_dim") or default
+    config.sources["value_dim"] = found
+    return int(found.value)

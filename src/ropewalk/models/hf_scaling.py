@@ -56,10 +56,11 @@ class Block:
                     expected="a key of a rope block",
                     fix=f"did you mean {near!r}?" if near else "remove it or correct its name",
                 )
-            if BLOCK_KEYS[key].number and self.get(key) is not None and not is_number(self.get(key)):
+            given = self.get(key)
+            if BLOCK_KEYS[key].number and given is not None and not is_number(given):
                 raise InputError(
                     self.where(key),
-                    found=repr(self.get(key)),
+                    found=repr(given),
                     expected="a number",
                     fix="correct the value or leave the key out",
                 )

@@ -160,10 +160,10 @@ def _kinds(config: ConfigFile, count: int, window: int | None, roped: list[bool]
         start = _first_local(config)
         flags = [window is not None and index % 2 == 0 and index < start for index in range(count)]
     elif rule.form == "listed":
-        full = config.values.get(rule.key or "")
+        full = _indices(config)
         flags = [full is not None and index not in full for index in range(count)]
     elif rule.form == "marked":
-        marked = config.values.get(rule.key or "")
+        marked = _indices(config)
         if marked is None:
             raise InputError(
                 config.where(rule.key or ""),
@@ -177,6 +177,22 @@ def _kinds(config: ConfigFile, count: int, window: int | None, roped: list[bool]
     else:
         flags = [window is not None and rope for rope in roped]
     return [rule.others if flag else "full_attention" for flag in flags]
+
+
+def _indices(config: ConfigFile) -> set[int] | None:
+    """Return the layers that the rule's key lists, or None where it is missing."""
+    key = config.family.layers.key or ""
+    value = config.values.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(type(index) is int for index in value):
+        raise InputError(
+            config.where(key),
+            found=repr(value),
+            expected="a list of layer indices",
+            fix="take the list from the model's own config",
+        )
+    return set(value)
 
 
 def _first_local(config: ConfigFile) -> int:

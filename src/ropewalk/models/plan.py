@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -121,3 +122,44 @@ class ModelPositions:
             found.setdefault(key, []).append(layer.index)
             first.setdefault(key, layer)
         return [(first[key], tuple(indices)) for key, indices in found.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values.
+
+        Ropes are listed once each, under ``ropes``; a layer names its rope by the index
+        there, or has null.
+        """
+        ropes: list[Rope] = []
+        layers = []
+        for layer in self.layers:
+            if layer.rope is not None and layer.rope not in ropes:
+                ropes.append(layer.rope)
+            tempered = layer.query_temperature
+            layers.append(
+                {
+                    "index": layer.index,
+                    "kind": layer.kind,
+                    "encoding": layer.encoding,
+                    "rope": None if layer.rope is None else ropes.index(layer.rope),
+                    "window": layer.window,
+                    "softmax_multiplier": layer.softmax_multiplier,
+                    "query_temperature": None if tempered is None else dataclasses.asdict(tempered),
+                }
+            )
+        return {
+            "path": self.path,
+            "format": self.format,
+            "model_type": self.model_type,
+            "original_length": self.original_length,
+            "stated_length": self.stated_length,
+            "heads": self.heads,
+            "kv_heads": self.kv_heads,
+            "value_dim": self.value_dim,
+            "ropes": [
+                {**rope.to_dict(), "attention_factor": rope.attention_factor(self.stated_length)}
+                for rope in ropes
+            ],
+            "layers": layers,
+            "sources": {name: dataclasses.asdict(item) for name, item in self.sources.items()},
+            "notes": list(self.notes),
+        }

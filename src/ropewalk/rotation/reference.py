@@ -8,6 +8,7 @@ input's dtype. With PyTorch and JAX it is differentiable in ``x``, ``cos`` and `
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -196,10 +197,21 @@ class _Torch(_Library):
         return out.to(x.dtype)
 
     def concat(self, parts: list[Any]) -> Any:
-        return self.torch.cat(parts, dim=-1)
+        with self._without_autocast(parts[0]):
+            return self.torch.cat(parts, dim=-1)
 
     def interleave(self, first: Any, second: Any) -> Any:
-        return self.torch.stack([first, second], dim=-1).flatten(-2)
+        with self._without_autocast(first):
+            return self.torch.stack([first, second], dim=-1).flatten(-2)
+
+    def _without_autocast(self, x: Any) -> AbstractContextManager[Any]:
+        # Autocast looks at the operands of cat and stack and fails on some dtypes, such as
+        # float16 on the CPU; nothing here is to be cast.
+        kind = x.device.type
+        if not self.torch.amp.is_autocast_available(kind):
+            return nullcontext()
+        off: AbstractContextManager[Any] = self.torch.autocast(device_type=kind, enabled=False)
+        return off
 
 
 class _Jax(_Library):
