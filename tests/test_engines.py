@@ -64,9 +64,7 @@ def test_partial_rotary_is_repeated_in_the_block() -> None:
 
 def test_qwen_to_128k() -> None:
     """vllm-project/vllm#8793, ollama/ollama#8493: "Qwen2.5/3 to 128k in X"."""
-    rope = Rope(
-        head_dim=128, theta=1e6, scaling=YaRN(factor=131072 / 32768, original_length=32768)
-    )
+    rope = Rope(head_dim=128, theta=1e6, scaling=YaRN(factor=131072 / 32768, original_length=32768))
     words = {s.engine: s.text for s in settings(rope, 131072)}
     assert json.loads(words["transformers 4"])["rope_scaling"] == {
         "rope_type": "yarn",
@@ -98,9 +96,7 @@ def test_what_an_engine_cannot_say_is_refused_not_dropped() -> None:
     rotations = METHODS["yarn-rotations"].rope(BASE, FACTOR, ORIGINAL)
     refused = {s.engine for s in settings(rotations, 4096) if s.refusal}
     assert refused == {"vLLM", "SGLang", "llama.cpp"}
-    untruncated = Rope(
-        head_dim=64, scaling=YaRN(factor=8, original_length=512, truncate=False)
-    )
+    untruncated = Rope(head_dim=64, scaling=YaRN(factor=8, original_length=512, truncate=False))
     assert settings(untruncated, 4096)[-1].refusal
     own_amplitude = Rope(
         head_dim=64, scaling=YaRN(factor=8, original_length=512, attention_factor=1.0)

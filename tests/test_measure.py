@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ropewalk import InputError
-from ropewalk.extend import measure as measuring
-from ropewalk.extend.measure import Options, measure
+from ropewalk.extend import runner
+from ropewalk.extend.measure import measure
+from ropewalk.extend.options import Options
 from ropewalk.extend.results import Measurement
 
 torch = pytest.importorskip("torch")
@@ -94,7 +95,7 @@ def test_a_killed_run_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: list[int] = []
-    inner = measuring._Runner._run_batch
+    inner = runner.Runner._run_batch
 
     def counted(self, batch) -> None:
         if len(done) == 7 and not resumed:
@@ -102,7 +103,7 @@ def test_a_killed_run_goes_on_where_it_was(
         done.append(len(batch))
         inner(self, batch)
 
-    monkeypatch.setattr(measuring._Runner, "_run_batch", counted)
+    monkeypatch.setattr(runner.Runner, "_run_batch", counted)
     resumed = False
     with pytest.raises(KeyboardInterrupt):
         measure(tiny_model, options, journal_folder=tmp_path)
@@ -123,7 +124,7 @@ def test_a_finished_run_runs_nothing_again(
     measured: tuple[Measurement, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(measuring._Runner, "_run_batch", None)
+    monkeypatch.setattr(runner.Runner, "_run_batch", None)
     assert measure(tiny_model, options, journal_folder=measured[1]) == dataclasses.replace(
         measured[0], environment=measured[0].environment
     )

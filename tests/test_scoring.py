@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ropewalk import InputError, Rope
+from ropewalk.extend.engines import rope_parameters
 from ropewalk.extend.loading import load
 from ropewalk.extend.methods import METHODS
 from ropewalk.extend.override import RopeSlot
-from ropewalk.extend.engines import rope_parameters
 from ropewalk.extend.scoring import Scorer
 
 torch = pytest.importorskip("torch")
@@ -48,9 +48,7 @@ def test_equals_transformers_given_the_config_block(
     (stretched / "config.json").write_text(json.dumps(config))
     from transformers import AutoModelForCausalLM
 
-    theirs = own_log_likelihoods(
-        AutoModelForCausalLM.from_pretrained(stretched).eval(), tokens, 50
-    )
+    theirs = own_log_likelihoods(AutoModelForCausalLM.from_pretrained(stretched).eval(), tokens, 50)
     # transformers forms angles in float32: off by up to 768 · 2^-23 radians, which moves a
     # score of this model by about as much; a few layers of float32 sums on top.
     assert (ours - theirs).abs().max() < 10 * length * 2.0**-23

@@ -58,7 +58,8 @@ def command(
       ropewalk extend path/to/model --to 64k --method yarn --write path/to/model-64k
     """
     from ..extend.loading import builtin_model
-    from ..extend.measure import Options, measure
+    from ..extend.measure import measure
+    from ..extend.options import Options
     from ..extend.plan import plan_extension
     from ..extend.write import write_extended
     from ..models.read import read

@@ -80,8 +80,9 @@ def command(
       ropewalk measure model.gguf --text book.txt --lengths 1x,2x,4x --trials 0
       ropewalk measure model.gguf --text book.txt --protocol prefix --methods none,ntk,yarn
     """
-    from ..extend.measure import Options, measure
+    from ..extend.measure import measure
     from ..extend.methods import METHODS
+    from ..extend.options import Options
     from .lengths import parse_lengths
     from .output import print_view
     from .progress import progress_bar

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,9 @@ def progress_bar(title: str) -> Iterator[Callable[[float, float, str], None]]:
     """Yield a function (done, total, label) that shows how far a long work is."""
     from rich.console import Console
 
+    # transformers shows bars of its own while it loads; two at once garble each other. tqdm
+    # reads this when it is imported, which is after here.
+    os.environ.setdefault("TQDM_DISABLE", "1")
     console = Console(stderr=True)
     left = _TimeLeft()
     if not console.is_terminal:

@@ -237,7 +237,7 @@ FAMILIES: dict[str, Family] = {
     "minicpm3": _hf(
         "MiniCPM3Config", 2560, 40, 40, 62, None, 32768, latent=Latent(64, 32, None)
     ),
-    "nanochat": _hf("NanoChatConfig", 768, 6, None, 12, None, 2048),
+    "nanochat": _hf("NanoChatConfig", 768, 6, None, 12, None, 2048, direction=-1),
     "persimmon": _hf("PersimmonConfig", 4096, 64, None, 36, None, 16384, partial=0.5),
     "nemotron": _hf("NemotronConfig", 6144, 48, None, 32, None, 4096, partial=0.5),
     "bitnet": _hf("BitNetConfig", 2560, 20, 5, 30, None, 2048, theta=5e5),
