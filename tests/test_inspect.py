@@ -161,6 +161,10 @@ def test_assume_family(file):
     assert "read as family 'llama' on request; the file says 'brand_new'" in shown
 
 
+def test_help_keeps_the_lines_of_its_examples():
+    assert "\n    ropewalk inspect model.gguf --planes\n" in run("--help")
+
+
 def test_ranges():
     assert ranges([0, 1, 2, 4, 6, 7]) == "0-2, 4, 6-7"
     assert ranges([3, 7, 11, 15]) == "3, 7, … 15"

@@ -26,8 +26,20 @@ import click
     type=click.Path(path_type=Path, dir_okay=False),
     help="Text for --measure; may be repeated.",
 )
-@click.option("--documents", type=click.IntRange(1), default=8, show_default=True)
-@click.option("--trials", type=click.IntRange(0), default=20, show_default=True)
+@click.option(
+    "--documents",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Documents for --measure, at most.",
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Passkey trials per cell for --measure; 0 for none.",
+)
 @click.option(
     "--write",
     "folder",
@@ -46,7 +58,7 @@ def command(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Stretch MODEL to a longer context: a verdict, the config for each engine, the files.
+    """Stretch MODEL to a longer context: a verdict, the config for each engine, the files.
 
     MODEL is a model folder, a config.json or a GGUF file; without it, the model in the package.
 
@@ -56,7 +68,7 @@ def command(
       ropewalk extend path/to/model --to 131072
       ropewalk extend model.gguf --to 32k --measure --text book.txt
       ropewalk extend path/to/model --to 64k --method yarn --write path/to/model-64k
-    """
+    """  # noqa: D301 (click needs the backspace character itself)
     from ..extend.loading import builtin_model
     from ..extend.measure import measure
     from ..extend.options import Options

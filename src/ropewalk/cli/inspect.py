@@ -18,7 +18,7 @@ import click
     help="Read a config.json of an unknown model_type as this known one.",
 )
 def command(model: Path, planes: bool, as_json: bool, assume_family: str | None) -> None:
-    r"""Show what the positions of MODEL are, and where each value came from.
+    """Show what the positions of MODEL are, and where each value came from.
 
     MODEL is a model folder, a config.json of transformers or a GGUF file. Of weight files only
     the header is read.
@@ -29,7 +29,7 @@ def command(model: Path, planes: bool, as_json: bool, assume_family: str | None)
       ropewalk inspect model.gguf --planes
       ropewalk inspect config.json --json
       ropewalk inspect config.json --assume-family llama
-    """
+    """  # noqa: D301 (click needs the backspace character itself)
     from ..models import read
     from ..show.positions_table import planes_view, positions_view
     from .output import print_view

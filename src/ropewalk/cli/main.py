@@ -48,7 +48,7 @@ class _Group(click.Group):
 @click.version_option(package_name="ropewalk", message="ropewalk %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    r"""Position encodings of transformers: computed, stretched, read and measured.
+    """Position encodings of transformers: computed, stretched, read and measured.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
       ropewalk extend model.gguf --to 32768     a verdict and the config for each engine
       ropewalk inspect path/to/model            what its positions are
       ropewalk verify                           the identities, on numbers
-    """
+    """  # noqa: D301 (click needs the backspace character itself)
     ctx.obj = {"debug": debug}
 
 

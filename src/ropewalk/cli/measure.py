@@ -32,7 +32,13 @@ import click
     show_default=True,
     help="fixed: the same last tokens at every length. prefix: the first N tokens, one pass.",
 )
-@click.option("--documents", type=click.IntRange(1), default=16, show_default=True)
+@click.option(
+    "--documents",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Documents at most, each as long as the longest context.",
+)
 @click.option(
     "--trials",
     type=click.IntRange(0),
@@ -45,8 +51,11 @@ import click
     type=click.Choice(["auto", "float32", "bfloat16"]),
     default="auto",
     show_default=True,
+    help="Weights; auto is bfloat16 where the processor multiplies it natively.",
 )
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Of trials and bootstrap draws."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -68,7 +77,7 @@ def command(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Measure extension methods on MODEL, by context length.
+    """Measure extension methods on MODEL, by context length.
 
     MODEL is a model folder or a GGUF file; without it, the model in the package is measured.
     Finished passes are kept at once: run the same command again to go on after a kill.
@@ -79,7 +88,7 @@ def command(
       ropewalk measure --out results
       ropewalk measure model.gguf --text book.txt --lengths 1x,2x,4x --trials 0
       ropewalk measure model.gguf --text book.txt --protocol prefix --methods none,ntk,yarn
-    """
+    """  # noqa: D301 (click needs the backspace character itself)
     from ..extend.measure import measure
     from ..extend.methods import METHODS
     from ..extend.options import Options

@@ -42,7 +42,7 @@ WIDTH = 100
 def command(
     ctx: click.Context, formulas: bool, precision: str, plot: Path | None, as_json: bool
 ) -> None:
-    r"""Check the identities of rotary embeddings on numbers; exit 1 when one fails.
+    """Check the identities of rotary embeddings on numbers; exit 1 when one fails.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def command(
       ropewalk verify --formulas            with the formulas and how tolerances are derived
       ropewalk verify --precision float32   the same in single precision
       ropewalk verify --plot decay.png      the distance bound as a picture
-    """
+    """  # noqa: D301 (click needs the backspace character itself)
     report = verify(cast("Precision", precision))
     if plot is not None:
         plot_decay(plot)
