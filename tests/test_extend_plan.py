@@ -102,6 +102,9 @@ def test_kv_cache_bytes() -> None:
     )
     assert kv_cache_bytes(windowed, 1000) == (3 * 1000 + 100) * 8 * 256 * 2
     assert kv_cache_bytes(dataclasses.replace(plain, kv_heads=None), 1000) is None
+    latent = Rope(head_dim=192, rotary_dim=64, rotary_offset=128)
+    layers = (LayerPositions(0, "full_attention", latent),)
+    assert kv_cache_bytes(dataclasses.replace(plain, layers=layers), 1000) is None
 
 
 @pytest.mark.parametrize("method", ["crop", "yarnn", ""])

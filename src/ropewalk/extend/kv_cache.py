@@ -20,7 +20,10 @@ def kv_cache_bytes(positions: ModelPositions, length: int) -> int | None:
     for layer in positions.layers:
         width = layer.rope.head_dim if layer.rope is not None else positions.value_dim
         values = positions.value_dim if positions.value_dim is not None else width
-        if width is None or values is None or layer.softmax_multiplier != 1.0:
+        # Latent attention rotates a slice at an offset and nothing else here does; what is
+        # cached then (heads or a latent) is the engine's choice.
+        latent = layer.rope is not None and layer.rope.rotary_offset > 0
+        if width is None or values is None or latent:
             return None
         kept = length if layer.window is None else min(length, layer.window)
         total += kept * positions.kv_heads * (width + values) * BYTES_PER_VALUE
