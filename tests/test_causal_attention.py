@@ -26,12 +26,10 @@ def written_out(q, k, v, *, scale, window=None, softcap=None):
 
 
 @pytest.mark.parametrize("softcap", [None, 5.0])
-@pytest.mark.parametrize("window", [None, 1, 7, 1500, 9999])
+@pytest.mark.parametrize("window", [None, 1, 7, 1050, 9999])
 @pytest.mark.parametrize("kv_heads", [4, 2])
-@pytest.mark.parametrize("length", [1, 9, 2100])
+@pytest.mark.parametrize("length", [1, 9, 1100])
 def test_equals_the_definition(length, kv_heads, window, softcap) -> None:
-    if length == 2100 and kv_heads == 2 and softcap is not None:
-        length = 1100  # one case less of the large ones; the grouping is the same code
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(1, 4, length, 8, generator=generator, dtype=torch.float64)
     k, v = (

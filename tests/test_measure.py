@@ -18,7 +18,9 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture(scope="module")
 def options(texts: list[Path]) -> Options:
-    return Options(lengths=(192, 384, 768), texts=tuple(texts), trials=4, dtype="float32")
+    return Options(
+        lengths=(192, 384, 768), texts=tuple(texts), documents=6, trials=4, dtype="float32"
+    )
 
 
 @pytest.fixture(scope="module")

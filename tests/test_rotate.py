@@ -17,7 +17,7 @@ import torch
 from ropewalk import Rope, cos_sin, rotate
 from ropewalk.positions import from_offset, packed
 
-BATCH, TIME, HEADS, DIM = 2, 3, 2, 10
+BATCH, TIME, HEADS, DIM = 2, 3, 4, 10
 # (planes, rotary_offset): all lanes, the leading part, a slice, the tail, one plane.
 PARTS = [(5, 0), (3, 0), (3, 2), (3, 4), (1, 8)]
 ORDERS = {"time_heads": (0, 1, 2, 3), "heads_time": (0, 2, 1, 3)}

@@ -54,6 +54,13 @@ import click
     help="Weights; auto is bfloat16 where the processor multiplies it natively.",
 )
 @click.option(
+    "--precision",
+    type=click.Choice(["exact", "float32"]),
+    default="exact",
+    show_default=True,
+    help="Angles; float32 forms them as transformers does.",
+)
+@click.option(
     "--seed", type=int, default=0, show_default=True, help="Of trials and bootstrap draws."
 )
 @click.option(
@@ -73,6 +80,7 @@ def command(
     quick: bool,
     no_short: bool,
     dtype: str,
+    precision: str,
     seed: int,
     out: Path | None,
     as_json: bool,
@@ -105,6 +113,7 @@ def command(
         trials=20 if quick and trials is None else trials,
         short=not no_short,
         dtype=dtype,  # type: ignore[arg-type]
+        precision=precision,  # type: ignore[arg-type]
         seed=seed,
     )
     with progress_bar("measuring") as progress:

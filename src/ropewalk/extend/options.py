@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..rope import Precision
 from .loading import Dtype
 from .methods import METHODS
 from .results import ProtocolName
@@ -25,6 +26,7 @@ class Options:
             above; 0 leaves retrieval out.
         short: whether to measure what each factor costs on texts of the original length.
         dtype: of the weights.
+        precision: of the angles; ``float32`` forms them as transformers does.
         seed: of trials and bootstrap.
     """
 
@@ -36,4 +38,5 @@ class Options:
     trials: int | None = None
     short: bool = True
     dtype: Dtype = "auto"
+    precision: Precision = "exact"
     seed: int = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..models import ModelPositions
-from ..rope import Rope
+from ..rope import Precision, Rope
 from ..tables import cos_sin
 
 # How a module lays out one value per plane over the lanes.
@@ -102,7 +102,7 @@ class RopeSlot:
         )
 
     @contextmanager
-    def holding(self, rope: Rope, length: int) -> Iterator[None]:
+    def holding(self, rope: Rope, length: int, precision: Precision = "exact") -> Iterator[None]:
         """Run the model with ``rope`` in its long-range layers, as for a text of ``length``.
 
         Layers with another rope (local layers) keep their own.
@@ -114,7 +114,7 @@ class RopeSlot:
             lay = _LAYOUTS[self._layout[layer_type]]
             # Rows of a batch share their positions here: the tables are formed once.
             turned = dataclasses.replace(chosen, direction=1)
-            cos, sin = cos_sin(turned, position_ids[:1], length=length)
+            cos, sin = cos_sin(turned, position_ids[:1], length=length, precision=precision)
             shape = (position_ids.shape[0], -1, -1)
             with torch.no_grad():
                 return (

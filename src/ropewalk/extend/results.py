@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..rope import Precision
 from .statistics import Interval
 
 SCHEMA_VERSION = 1
@@ -91,6 +92,7 @@ class Measurement:
         text_origin: where the documents come from.
         text_digest: SHA-256 of their tokens.
         dtype: dtype of the weights.
+        precision: of the angles.
         seed: of trials and bootstrap.
         cells: the loss at each length, each method set to length / original length.
         short_cells: the loss at the original length, methods set to each factor.
@@ -108,6 +110,7 @@ class Measurement:
     text_origin: str
     text_digest: str
     dtype: str
+    precision: Precision
     seed: int
     cells: tuple[TextCell, ...]
     short_cells: tuple[TextCell, ...]

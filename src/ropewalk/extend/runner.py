@@ -135,7 +135,9 @@ class Runner:
         numbers = np.append(rope.inv_freq(length), rope.attention_factor(length))
         text = hashlib.sha256(np.array(tokens, dtype=np.int64).tobytes()).hexdigest()[:16]
         turning = hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
-        key = f"{length} tokens {text}, last {scored} scored, rope {turning}"
+        # Exact angles are the rule and go unnamed.
+        how = "" if self.options.precision == "exact" else f", {self.options.precision} angles"
+        key = f"{length} tokens {text}, last {scored} scored, rope {turning}{how}"
         return _Pass(key, rope, length, tokens, scored, label)
 
     def _run_all(self, passes: list[_Pass]) -> None:
@@ -160,7 +162,11 @@ class Runner:
         first = batch[0]
         begun = time.perf_counter()
         values, hits = self.scorer.log_likelihoods(
-            torch.tensor([p.tokens for p in batch]), first.rope, first.scored, first.length
+            torch.tensor([p.tokens for p in batch]),
+            first.rope,
+            first.scored,
+            first.length,
+            self.options.precision,
         )
         seconds = (time.perf_counter() - begun) / len(batch)
         tail = min(self.scored, first.scored)
@@ -208,6 +214,7 @@ class Runner:
             text_origin=self.texts.origin,
             text_digest=self.texts.digest,
             dtype=loaded.dtype,
+            precision=self.options.precision,
             seed=self.options.seed,
             cells=tuple(cells),
             short_cells=tuple(short_cells),

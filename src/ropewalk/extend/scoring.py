@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import InputError
-from ..rope import Rope
+from ..rope import Precision, Rope
 from . import attention
 from .loading import LoadedModel
 from .override import RopeSlot
@@ -70,7 +70,14 @@ class Scorer:
                 fix="this family cannot be measured by ropewalk yet",
             )
 
-    def log_likelihoods(self, tokens: Any, rope: Rope, scored: int, length: int) -> Any:
+    def log_likelihoods(
+        self,
+        tokens: Any,
+        rope: Rope,
+        scored: int,
+        length: int,
+        precision: Precision = "exact",
+    ) -> Any:
         """Return the log probability of the last ``scored`` tokens given all before them.
 
         Args:
@@ -78,6 +85,7 @@ class Scorer:
             rope: the rotary embedding of the long-range layers.
             scored: how many tokens at the end of each row are scored, below ``time``.
             length: the length that length-dependent ropes are evaluated at.
+            precision: ``float32`` forms angles as transformers does.
 
         Returns:
             Two tensors (batch, scored): log probabilities in nats, and whether the token
@@ -85,7 +93,7 @@ class Scorer:
         """
         import torch
 
-        with torch.inference_mode(), self.slot.holding(rope, length):
+        with torch.inference_mode(), self.slot.holding(rope, length, precision):
             hidden = self._hidden(tokens)[:, -scored - 1 : -1]
             targets = tokens[:, -scored:]
             rows = max(1, _LOGITS_AT_ONCE // int(self._config.vocab_size) // tokens.shape[0])

@@ -134,6 +134,9 @@ def _retrieval(m: Measurement) -> list[str]:
 
 def _protocol(m: Measurement) -> list[str]:
     e = m.environment
+    angles = (
+        "exact" if m.precision == "exact" else "from float32 angles, as transformers forms them"
+    )
     scoring = (
         f"Fixed targets: the same last {m.scored:,} tokens of every document are scored with "
         "contexts of each length, so that a difference is due to the context. `crop` gives the "
@@ -157,8 +160,8 @@ def _protocol(m: Measurement) -> list[str]:
             "one pass, so that a length-dependent rope sees one length and no cached key is stale."
         ),
         (
-            "- cos and sin exact, then rounded to the model's dtype; attention amplitude on cos "
-            "and sin; scores and softmax by PyTorch's fused attention."
+            f"- cos and sin {angles}, then rounded to the model's dtype; attention amplitude on "
+            "cos and sin; scores and softmax by PyTorch's fused attention."
         ),
         f"- Text: {m.text_origin}; SHA-256 of the tokens `{m.text_digest[:16]}…`; seed {m.seed}.",
         (
