@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+# The baselines and one method of each stage.
+_QUICK_METHODS = ("crop", "none", "linear", "ntk", "ntk-critical", "yarn")
+
 
 @click.command(context_settings={"max_content_width": 100})
 @click.argument("model", required=False, type=click.Path(path_type=Path))
@@ -44,7 +47,11 @@ import click
     type=click.IntRange(0),
     help="Passkey trials per cell; 0 for none.  [default: 100, fewer above 8x]",
 )
-@click.option("--quick", is_flag=True, help="A minute's look: up to 8x, few documents and trials.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="A minute's look: up to 8x, six methods, few documents and trials.",
+)
 @click.option("--no-short", is_flag=True, help="Leave out the cost on short text.")
 @click.option(
     "--dtype",
@@ -104,13 +111,14 @@ def command(
     from .output import print_view
     from .progress import progress_bar
 
+    chosen = methods.split(",") if methods else _QUICK_METHODS if quick else METHODS
     options = Options(
         lengths=parse_lengths(lengths or ("1x,2x,4x,8x" if quick else None), model),
-        methods=tuple(methods.split(",")) if methods else tuple(METHODS),
+        methods=tuple(chosen),
         texts=texts,
         protocol=protocol,  # type: ignore[arg-type]
         documents=min(documents, 6) if quick else documents,
-        trials=20 if quick and trials is None else trials,
+        trials=16 if quick and trials is None else trials,
         short=not no_short,
         dtype=dtype,  # type: ignore[arg-type]
         precision=precision,  # type: ignore[arg-type]
