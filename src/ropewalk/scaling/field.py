@@ -116,16 +116,12 @@ class Exact:
         return np.array([min(max(v, Decimal(low)), Decimal(high)) for v in value], dtype=object)
 
 
-class NumpyFloat32:
-    """Single precision as NumPy computes it."""
+class _PythonScalars:
+    """What the single precision fields share: scalars are Python numbers, as in common code."""
 
     def number(self, value: float) -> float:
-        """Scalars stay Python numbers, as in common code."""
+        """Scalars stay Python numbers."""
         return value
-
-    def grown_length(self, tokens: int) -> int:
-        """The length as it is."""
-        return tokens
 
     @property
     def pi(self) -> float:
@@ -135,6 +131,14 @@ class NumpyFloat32:
     def log(self, value: float) -> float:
         """Natural logarithm of a scalar."""
         return math.log(value)
+
+
+class NumpyFloat32(_PythonScalars):
+    """Single precision as NumPy computes it."""
+
+    def grown_length(self, tokens: int) -> int:
+        """The length as it is."""
+        return tokens
 
     def scalar_power(self, base: float, exponent: float) -> float:
         """``base`` to the ``exponent``, scalars."""
@@ -161,7 +165,7 @@ class NumpyFloat32:
         return np.clip(value, np.float32(low), np.float32(high))
 
 
-class TorchFloat32:
+class TorchFloat32(_PythonScalars):
     """Single precision as PyTorch computes it on the CPU: the arithmetic of transformers."""
 
     def __init__(self) -> None:
@@ -169,22 +173,9 @@ class TorchFloat32:
 
         self._torch = torch
 
-    def number(self, value: float) -> float:
-        """Scalars stay Python numbers, as in common code."""
-        return value
-
     def grown_length(self, tokens: int) -> Any:
         """The length as a tensor, as ``max(position_ids) + 1`` is one in transformers."""
         return self._torch.tensor(float(tokens), dtype=self._torch.float32, device="cpu")
-
-    @property
-    def pi(self) -> float:
-        """Pi as a Python float."""
-        return math.pi
-
-    def log(self, value: float) -> float:
-        """Natural logarithm of a scalar."""
-        return math.log(value)
 
     def scalar_power(self, base: Any, exponent: float) -> Any:
         """``base`` to the ``exponent``, scalars; a tensor stays one."""
