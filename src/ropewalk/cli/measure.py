@@ -45,7 +45,7 @@ _QUICK_METHODS = ("crop", "none", "linear", "ntk", "ntk-critical", "yarn")
 @click.option(
     "--trials",
     type=click.IntRange(0),
-    help="Passkey trials per cell; 0 for none.  [default: 100, fewer above 8x]",
+    help="Passkey trials per cell, fewer above 8x; 0 for none.  [default: 100]",
 )
 @click.option(
     "--quick",
@@ -118,7 +118,7 @@ def command(
         texts=texts,
         protocol=protocol,  # type: ignore[arg-type]
         documents=min(documents, 6) if quick else documents,
-        trials=16 if quick and trials is None else trials,
+        trials=trials if trials is not None else 16 if quick else 100,
         short=not no_short,
         dtype=dtype,  # type: ignore[arg-type]
         precision=precision,  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ class Options:
         protocol: ``fixed`` scores the same last tokens of each document at every length;
             ``prefix`` scores all of the first text's first N tokens, one pass each.
         documents: how many documents at most.
-        trials: passkey trials per cell; by default 100 up to 8 times the original length, fewer
-            above; 0 leaves retrieval out.
+        trials: passkey trials per cell up to 8 times the original length, proportionally fewer
+            above but 20 where affordable; 0 leaves retrieval out.
         short: whether to measure what each factor costs on texts of the original length.
         dtype: of the weights.
         precision: of the angles; ``float32`` forms them as transformers does.
@@ -35,7 +35,7 @@ class Options:
     texts: tuple[Path, ...] = ()
     protocol: ProtocolName = "fixed"
     documents: int = 16
-    trials: int | None = None
+    trials: int = 100
     short: bool = True
     dtype: Dtype = "auto"
     precision: Precision = "exact"

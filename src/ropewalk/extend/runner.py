@@ -28,7 +28,7 @@ Progress = Callable[[float, float, str], None]
 """Called with work done, work in all, and what is being done."""
 
 _TOKENS_A_PASS = 16384
-_FULL_TRIALS = 100
+_FEWEST_TRIALS = 20
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,9 @@ class Runner:
     def _trial_count(self, length: int) -> int:
         if self.options.protocol == "prefix":
             return 0
-        if self.options.trials is not None:
-            return self.options.trials
-        affordable = _FULL_TRIALS * 8 * self.original // length
-        return min(_FULL_TRIALS, max(20, affordable))
+        wanted = self.options.trials
+        affordable = wanted * 8 * self.original // length
+        return min(wanted, max(_FEWEST_TRIALS, affordable))
 
     def _text_passes(self, method: Method, factor: float, length: int) -> list[_Pass]:
         rope = method.rope(self.base, factor, self.original)
