@@ -46,6 +46,17 @@ def test_loss_and_retrieval_at_its_original_length(tmp_path: Path) -> None:
     assert m.retrieval[0].overall.interval.low > 0.9
 
 
+def test_cropping_finds_near_keys_and_loses_far_ones(tmp_path: Path) -> None:
+    """Cropping keeps the newest tokens: keys within them are found, others cannot be."""
+    options = Options(lengths=(1024,), methods=("crop",), documents=4, trials=20, short=False)
+    m = measure(None, options, journal_folder=tmp_path)
+    near, far = m.retrieval[0].by_distance
+    # A key that straddles the cut is lost: the last one within the original length may miss.
+    assert near.hits >= near.trials - 1
+    assert near.trials >= 9
+    assert (far.hits, far.farthest) == (0, 1024)
+
+
 @pytest.mark.slow
 def test_the_three_stages(tmp_path: Path) -> None:
     """Extrapolation breaks, interpolation less, YaRN least; cropping predicts best."""

@@ -23,7 +23,7 @@ class Options:
             ``prefix`` scores all of the first text's first N tokens, one pass each.
         documents: how many documents at most.
         trials: passkey trials per cell up to 8 times the original length, proportionally fewer
-            above but 20 where affordable; 0 leaves retrieval out.
+            above, but 20 or as many as asked for; 0 leaves retrieval out.
         short: whether to measure what each factor costs on texts of the original length.
         dtype: of the weights.
         precision: of the angles; ``float32`` forms them as transformers does.
