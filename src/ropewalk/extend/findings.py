@@ -23,7 +23,7 @@ def findings(measurement: Measurement) -> list[str]:
     few = len(m.documents) < 5
     if m.protocol == "fixed" and few:
         out.append(
-            f"Only {len(m.documents)} document(s): too few for an interval over documents, "
+            f"Only {m.documents_counted}: too few for an interval over documents, "
             "so none is given. Differences smaller than those between documents mean nothing."
         )
     return out
@@ -47,20 +47,23 @@ def _against_crop(m: Measurement, longer: list[int]) -> str | None:
         text = f"{length:,} ({best.method} {_ppl(best)} against {_ppl(crop)})"
         (won if better else lost).append(text)
         interval = best.above_crop_interval
-        clear &= interval is not None and (interval.high < 0 or interval.low > 0)
-    if not lost and not won:
-        return None
-    if lost and not won:
-        return (
-            "Cropping to the last "
-            f"{m.original_length:,} tokens predicts the same targets better than every rescaling "
-            f"without fine-tuning, at {'; '.join(lost)}. For next-token loss alone, crop. "
-            "Stretching is for what cropping cannot do: reaching text beyond the window, and as "
-            "the start of fine-tuning."
+        clear &= interval is None or interval.high < 0 or interval.low > 0
+    parts = []
+    if lost:
+        parts.append(
+            f"Cropping to the last {m.original_length:,} tokens predicts the same targets better "
+            f"than every rescaling without fine-tuning, at {'; '.join(lost)}: for next-token loss "
+            "alone, crop there."
         )
-    caveat = "" if clear else " Not every difference is outside its interval."
-    tail = f" Cropping is better at {'; '.join(lost)}." if lost else ""
-    return f"Rescaling beats cropping at {'; '.join(won)}.{tail}{caveat}"
+    if won:
+        caveat = "" if clear else " (not every difference is outside its interval)"
+        parts.append(f"Rescaling beats cropping at {'; '.join(won)}{caveat}.")
+    if lost:
+        parts.append(
+            "Stretching is for what cropping cannot do: retrieving what lies beyond the window, "
+            "and as the start of fine-tuning."
+        )
+    return " ".join(parts) or None
 
 
 def _ppl(cell: TextCell) -> str:

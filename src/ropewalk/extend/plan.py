@@ -248,7 +248,7 @@ def _from_measurement(m: Measurement, target: int) -> tuple[str, tuple[str, ...]
     chosen = best.method
     reasons = [
         (
-            f"Measured at {target:,} tokens on {len(m.documents)} document(s): {best.method} has "
+            f"Measured at {target:,} tokens on {m.documents_counted}: {best.method} has "
             f"the lowest perplexity of the rescalings, {best.tail_perplexity:.4g}."
         ),
     ]

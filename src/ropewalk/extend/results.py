@@ -124,6 +124,12 @@ class Measurement:
                 return cell
         return None
 
+    @property
+    def documents_counted(self) -> str:
+        """How many documents, in words: ``1 document``, ``16 documents``."""
+        count = len(self.documents)
+        return "1 document" if count == 1 else f"{count} documents"
+
     def methods(self) -> list[str]:
         """Return the methods measured, in the table's order, each once."""
         return list(dict.fromkeys(cell.method for cell in self.cells))

@@ -60,8 +60,9 @@ def plot(measurement: Measurement, path: Path) -> None:
     figure.legend(lines, labels, loc="outside lower center", ncols=min(5, len(labels)))
     m = measurement
     figure.suptitle(
-        f"{m.model}: original length {m.original_length:,} tokens, no fine-tuning, "
-        f"{len(m.documents)} documents"
+        f"{m.model}\noriginal length {m.original_length:,} tokens, no fine-tuning, "
+        f"{m.documents_counted}",
+        fontsize=11,
     )
     scratch = path.with_name(f".partial-{path.name}")
     metadata = {"Date": None} if path.suffix == ".svg" else None

@@ -190,7 +190,7 @@ def measurement_view(measurement: Measurement) -> Group:
     parts: list[RenderableType] = [
         Text(
             f"{m.model} ({m.model_type}), original length {m.original_length:,}, {m.dtype}; "
-            f"{len(m.documents)} documents of {m.text_origin}"
+            f"{m.documents_counted} of {m.text_origin}"
         ),
         Text(),
         loss_table(m, bits=m.protocol == "fixed"),
