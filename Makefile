@@ -24,6 +24,7 @@ env: $(VENV)/installed-dev
 demo: $(VENV)/installed
 	$(BIN)/ropewalk verify
 	$(BIN)/ropewalk measure --quick --out demo
+	rm -rf demo/model-4096
 	$(BIN)/ropewalk extend --to 4096 --write demo/model-4096
 
 lint: env

@@ -47,7 +47,7 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys\n"
         "from ropewalk.cli.main import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'transformers', 'jax', 'matplotlib', 'gguf', 'rich', 'scipy'}\n"
+        "heavy = {'numpy', 'torch', 'transformers', 'jax', 'matplotlib', 'gguf', 'rich', 'scipy'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run(
