@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
+from .arguments import json_switch, optional_model, text_files
+
 
 @click.command(context_settings={"max_content_width": 100})
-@click.argument("model", required=False, type=click.Path(path_type=Path))
+@optional_model
 @click.option("--to", "target", required=True, metavar="N", help="Target length: 32768, 32k or 4x.")
 @click.option(
     "--method",
@@ -18,14 +20,7 @@ import click
     help="auto, none, linear, ntk, ntk-critical, dynamic, by-parts, yarn or yarn-rotations.",
 )
 @click.option("--measure", "measured", is_flag=True, help="Measure the methods on the model first.")
-@click.option(
-    "--text",
-    "texts",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Text for --measure; may be repeated.",
-)
+@text_files
 @click.option(
     "--documents",
     type=click.IntRange(1),
@@ -46,7 +41,7 @@ import click
     type=click.Path(path_type=Path),
     help="Write an extended copy of the model into this new folder.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@json_switch
 def command(
     model: Path | None,
     target: str,

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
+from .arguments import json_switch
+
 
 @click.command("inspect", context_settings={"max_content_width": 100})
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--planes", is_flag=True, help="Also print every plane of every rope.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@json_switch
 @click.option(
     "--assume-family",
     metavar="TYPE",

@@ -7,20 +7,15 @@ from pathlib import Path
 
 import click
 
+from .arguments import json_switch, optional_model, text_files
+
 # The baselines and one method of each stage.
 _QUICK_METHODS = ("crop", "none", "linear", "ntk", "ntk-critical", "yarn")
 
 
 @click.command(context_settings={"max_content_width": 100})
-@click.argument("model", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--text",
-    "texts",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Text to measure on; may be repeated.  [default: held-out files of Python's library]",
-)
+@optional_model
+@text_files
 @click.option(
     "--lengths",
     metavar="N,N…",
@@ -75,7 +70,7 @@ _QUICK_METHODS = ("crop", "none", "linear", "ntk", "ntk-critical", "yarn")
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for report.md, loss.png, loss.svg, results.json and the journal.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+@json_switch
 def command(
     model: Path | None,
     texts: tuple[Path, ...],

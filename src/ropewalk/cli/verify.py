@@ -19,6 +19,7 @@ from rich.text import Text
 from ..rope import Precision
 from ..verify import Check, DecayCurve, VerifyReport, verify
 from ..verify.plot import plot_decay
+from .arguments import json_switch
 
 WIDTH = 100
 
@@ -37,7 +38,7 @@ WIDTH = 100
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the distance bound and the pair's score as a .png or .svg file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_switch
 @click.pass_context
 def command(
     ctx: click.Context, formulas: bool, precision: str, plot: Path | None, as_json: bool
