@@ -81,6 +81,31 @@ def test_no_change_writes_nothing(tiny_model: Path, tmp_path: Path) -> None:
         write_extended(extension, positions, tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["yarn", "ntk"])
+def test_axis_sections_survive(tmp_path: Path, name: str) -> None:
+    """ls1intum/edutelligence#744: nested configs replace, so mrope keys must be repeated."""
+    source = tmp_path / "source"
+    source.mkdir()
+    config = {
+        "model_type": "qwen2_vl",
+        "hidden_size": 1536,
+        "max_position_embeddings": 32768,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 28,
+        "num_key_value_heads": 2,
+        "rope_scaling": {"mrope_section": [16, 24, 24], "type": "mrope"},
+        "rope_theta": 1000000.0,
+    }
+    (source / "config.json").write_text(json.dumps(config))
+    positions = read(source)
+    extension = plan_extension(positions, "vl", 131072, name)
+    assert any("mrope keys" in w for w in extension.warnings)
+    folder = write_extended(extension, positions, tmp_path / "out")
+    block = json.loads((folder / "config.json").read_text())["rope_scaling"]
+    assert block["mrope_section"] == [16, 24, 24]
+    assert block["rope_type"] == {"yarn": "yarn", "ntk": "default"}[name]
+
+
 @pytest.fixture
 def gguf_file(tmp_path: Path) -> Path:
     """A GGUF file with two tensors and a list of words."""

@@ -298,6 +298,11 @@ def _warnings(
             f"{chosen} changes every key when the text grows past {original:,} tokens: keys cached "
             "after rotation go stale, in most engines silently."
         )
+    if "mrope_section" in positions.sources:
+        out.append(
+            "The model's rope block also has mrope keys; nested configs replace and do not merge: "
+            "repeat them in the blocks above (--write keeps them)."
+        )
     windows = sorted({la.window for la in positions.layers if la.window is not None and la.rope})
     if windows:
         out.append(

@@ -14,6 +14,30 @@ from ..rope import Rope
 from .engines import changed_base, legacy_block, rope_parameters, stated_length
 from .plan import Extension
 
+# Keys of a rope block that describe the scaling; all others (which axis turns which plane, query
+# temperatures) are the model's own and stay.
+_SCALING_KEYS = frozenset(
+    {
+        "rope_type",
+        "type",
+        "rope_theta",
+        "factor",
+        "original_max_position_embeddings",
+        "attention_factor",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+        "truncate",
+        "short_factor",
+        "long_factor",
+        "short_mscale",
+        "long_mscale",
+        "low_freq_factor",
+        "high_freq_factor",
+        "partial_rotary_factor",
+    }
+)
 _ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
 
 
@@ -78,6 +102,11 @@ def _write_folder(source: Path, target: Path, extension: Extension) -> None:
             fix="edit the full_attention block by hand with the block shown above",
         )
     block = _block_in_style(owner, rope)
+    for name in ("rope_parameters", "rope_scaling"):
+        own = {k: v for k, v in (owner.get(name) or {}).items() if k not in _SCALING_KEYS}
+        if own:
+            # Without a scaling of its own (a changed base) the block is still needed for these.
+            block[name] = {**own, **(block.get(name) or {"rope_type": "default"})}
     for key in _ROPE_KEYS:
         owner.pop(key, None)
     owner |= block
