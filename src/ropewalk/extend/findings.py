@@ -71,27 +71,32 @@ def _ppl(cell: TextCell) -> str:
 
 
 def _retrieval_beyond(m: Measurement) -> str | None:
-    """Say which method finds keys that cropping has dropped."""
-    best: tuple[float, str, int, int, int] | None = None
+    """Say at each length which method finds most of the keys that cropping has dropped."""
+    best: dict[int, tuple[int, int, str]] = {}
     for cell in m.retrieval:
         if cell.method in _SCALING_METHODS_OFF:
             continue
         beyond = [s for s in cell.by_distance if s.nearest > m.original_length]
         trials, hits = sum(s.trials for s in beyond), sum(s.hits for s in beyond)
-        if trials:
-            entry = (hits / trials, cell.method, cell.length, hits, trials)
-            best = max(best, entry) if best is not None else entry
-    if best is None:
+        if trials and hits > best.get(cell.length, (-1, 0, ""))[0]:
+            best[cell.length] = (hits, trials, cell.method)
+    if not best:
         return None
-    share, method, length, hits, trials = best
-    if hits == 0:
+    found = [
+        f"{method} finds {hits} of {trials} ({100 * hits / trials:.0f} %) at {length:,} tokens"
+        for length, (hits, trials, method) in sorted(best.items())
+        if hits
+    ]
+    if not found:
         return (
             "No rescaling found a key farther back than the original length; without "
             "fine-tuning this model's context does not become usable that way."
         )
+    nowhere = [f"{length:,}" for length, (hits, _, _) in sorted(best.items()) if not hits]
+    rest = f"; no method finds any at {' and '.join(nowhere)}" if nowhere else ""
     return (
         f"Keys farther back than {m.original_length:,} tokens, which cropping has dropped: "
-        f"{method} finds {hits} of {trials} ({100 * share:.0f} %) at {length:,} tokens."
+        f"{'; '.join(found)}{rest}."
     )
 
 

@@ -165,18 +165,19 @@ def distance_table(measurement: Measurement) -> Group | None:
     if not cells or longest <= measurement.original_length:
         return None
     original = measurement.original_length
-    edges = sorted({share.farthest for cell in cells for share in cell.by_distance})
-    # Beyond eight steps of distance, neighbours are pooled: the table stays on the screen.
-    pooled = -(-len(edges) // 8)
-    groups = [edges[i : i + pooled] for i in range(0, len(edges), pooled)]
+    # Beyond eight steps of the original length, neighbours are pooled into equal ranges, so
+    # that the table stays on the screen.
+    steps = -(-longest // original)
+    width = -(-steps // 8)
+    ends = range(width, steps + width, width)
     table = _table()
     table.add_column("method", no_wrap=True)
-    for group in groups:
-        table.add_column(f"≤ {group[-1] / original:.3g}×", justify="right", no_wrap=True)
+    for end in ends:
+        table.add_column(f"≤ {end}×", justify="right", no_wrap=True)
     for cell in cells:
         row = [cell.method]
-        for group in groups:
-            inside = [s for s in cell.by_distance if s.farthest in group]
+        for end in ends:
+            inside = [s for s in cell.by_distance if end - width < s.farthest // original <= end]
             row.append(f"{sum(s.hits for s in inside)}/{sum(s.trials for s in inside)}")
         table.add_row(*row)
     return _titled(
