@@ -144,6 +144,7 @@ def test_time_left_counts_only_the_work_of_this_run(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     left = _TimeLeft()
     assert left.text(50, 100) == "time left: unknown yet"
+    assert _TimeLeft().text(100, 100) == "all of it was done before"
     now[0] += 60
     # Ten of the fifty units left took a minute: four minutes for the other forty.
     assert left.text(60, 100) == "1:00 gone, 4:00 left"

@@ -32,6 +32,8 @@ class _TimeLeft:
         if self._first is None:
             self._first = done
         elapsed, worked = time.monotonic() - self._begun, done - self._first
+        if done >= total and worked <= 0:
+            return "all of it was done before"
         if worked <= 0:
             return "time left: unknown yet"
         return f"{_clock(elapsed)} gone, {_clock(elapsed * (total - done) / worked)} left"
