@@ -1,6 +1,7 @@
 """The verdict: when nothing is needed, which method, what is warned of, what is refused."""
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -137,3 +138,25 @@ def test_linear_on_linear_keeps_the_original_length() -> None:
     verdict = plan_extension(model(Linear(factor=2, original_length=4096), 8192), "m", 16384)
     assert verdict.rope is not None
     assert verdict.rope.scaling == Linear(factor=4.0, original_length=4096)
+
+
+def test_layer_types_with_ropes_of_their_own_get_a_block_each() -> None:
+    """One flat block would stretch the local layers of a Gemma 3 too."""
+    full = Rope(head_dim=256, theta=1e6, scaling=Plain(original_length=32768))
+    local = Rope(head_dim=256, theta=10000.0, scaling=Plain(original_length=32768))
+    layers = (
+        LayerPositions(0, "sliding_attention", local, window=512),
+        LayerPositions(1, "full_attention", full),
+    )
+    verdict = plan_extension(model(Plain(original_length=32768), layers=layers), "m", 131072)
+    by_name = {s.engine: s for s in verdict.engines}
+    for name, text in (
+        ("transformers 5", by_name["transformers 5"].text),
+        ("vLLM", by_name["vLLM"].text.split("'")[1]),
+    ):
+        blocks = json.loads(text)["rope_parameters"]
+        assert blocks["sliding_attention"] == {"rope_type": "default", "rope_theta": 10000.0}, name
+        assert blocks["full_attention"]["rope_type"] == "yarn"
+        assert blocks["full_attention"]["factor"] == 4.0
+    for name in ("transformers 4", "SGLang", "llama.cpp"):
+        assert "different ropes" in by_name[name].refusal

@@ -265,3 +265,27 @@ def settings(rope: Rope, target: int) -> tuple[Setting, ...]:
     return tuple(
         Setting(name, version, *words(rope, target)) for name, (version, words) in ENGINES.items()
     )
+
+
+def settings_by_kind(ropes: dict[str, Rope], target: int) -> tuple[Setting, ...]:
+    """Return what to give every engine where layer types have ropes of their own.
+
+    Args:
+        ropes: layer type, as transformers names it, to its rope; the stretched ones stretched.
+        target: tokens wanted.
+
+    transformers 5 and vLLM take one block per layer type. The others spell such models by
+    family or by flags for all layers, which would stretch the local layers too.
+    """
+    blocks = {kind: rope_parameters(rope) for kind, rope in ropes.items()}
+    nested = json.dumps({"rope_parameters": blocks, "max_position_embeddings": target})
+    override = json.dumps({"rope_parameters": blocks})
+    texts = {
+        "transformers 5": nested,
+        "vLLM": f"--hf-overrides {shlex.quote(override)} --max-model-len {target}",
+    }
+    why = "the layer types have different ropes, which it spells by family: edit its own keys"
+    return tuple(
+        Setting(name, version, texts.get(name, ""), "" if name in texts else why)
+        for name, (version, _) in ENGINES.items()
+    )

@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..models import ModelPositions
 from ..rope import Rope
 from ..scaling import Plain
-from .engines import Setting, settings
+from .engines import Setting, settings, settings_by_kind
 from .kv_cache import kv_cache_bytes
 from .methods import METHODS, Method
 from .results import SCHEMA_VERSION, Measurement
@@ -176,12 +176,25 @@ def plan_extension(
         )
         if factor > 1
         else (),
-        engines=settings(rope, target) if rope is not None else (),
+        engines=_settings(positions, rope, target) if rope is not None else (),
         kv_bytes_now=kv_cache_bytes(positions, original),
         kv_bytes=kv_cache_bytes(positions, target),
         warnings=_warnings(positions, target, chosen, measurement),
         measurement=measurement,
     )
+
+
+def _settings(positions: ModelPositions, stretched: Rope, target: int) -> tuple[Setting, ...]:
+    """Return the engines' settings: one block, or one per layer type where ropes differ."""
+    now = positions.rope
+    ropes = {
+        layer.kind: stretched if layer.rope == now else layer.rope
+        for layer in positions.layers
+        if layer.rope is not None
+    }
+    if len(set(ropes.values())) == 1:
+        return settings(stretched, target)
+    return settings_by_kind(ropes, target)
 
 
 def _choose(
