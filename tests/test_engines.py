@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from ropewalk import NTK, Linear, NTKByParts, Plain, Proportional, Rope, YaRN
+from ropewalk import NTK, Linear, NTKByParts, Plain, Proportional, Rope, Scaling, YaRN
 from ropewalk.extend.engines import ENGINES, legacy_block, rope_parameters, settings
 from ropewalk.extend.methods import METHODS
 
@@ -52,14 +52,23 @@ def test_by_parts_is_llama3_with_other_factors() -> None:
     )
 
 
-def test_partial_rotary_is_repeated_in_the_block() -> None:
-    rope = Rope(head_dim=64, rotary_dim=16, scaling=Linear(factor=2))
+@pytest.mark.parametrize("scaling", [Linear(factor=2), NTK(factor=2), Plain()])
+def test_partial_rotary_is_repeated_in_the_block(scaling: Scaling) -> None:
+    rope = Rope(head_dim=64, rotary_dim=16, scaling=scaling)
     block = rope_parameters(rope)
     assert block is not None
     assert block["partial_rotary_factor"] == 0.25
     legacy = legacy_block(rope)
     assert legacy is not None
-    assert "partial_rotary_factor" not in legacy["rope_scaling"]
+    assert legacy["partial_rotary_factor"] == 0.25
+    assert "partial_rotary_factor" not in (legacy["rope_scaling"] or {})
+
+
+def test_a_slice_at_an_offset_is_no_partial_rotary() -> None:
+    """vllm-project/vllm PR#41185: the latent slice is rotated whole."""
+    rope = Rope(head_dim=192, rotary_dim=64, rotary_offset=128, scaling=Linear(factor=2))
+    block = rope_parameters(rope)
+    assert block == {"rope_theta": 10000.0, "rope_type": "linear", "factor": 2.0}
 
 
 def test_qwen_to_128k() -> None:

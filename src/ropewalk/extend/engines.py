@@ -49,11 +49,6 @@ class Setting:
     note: str = ""
 
 
-def _whole(value: float) -> float | int:
-    """Show 10000.0 as 10000.0 but keep factors floats: some engines refuse integers."""
-    return float(value)
-
-
 def changed_base(rope: Rope) -> float | None:
     """Return the base that alone makes ``rope`` from plain RoPE, or None if none does."""
     scaling = rope.scaling
@@ -74,19 +69,29 @@ def rope_parameters(rope: Rope) -> Block | None:
     YaRN with the ramp in turns has no type of its own; ``longrope`` with one list of divisors
     for short and long texts and an explicit amplitude gives its frequencies.
     """
+    out = _scaling_block(rope)
+    # Latent attention rotates a slice at an offset; its config names the slice's size, and a
+    # share of the head would halve it once more.
+    if out is not None and rope.rotary_dim != rope.head_dim and not rope.rotary_offset:
+        out["partial_rotary_factor"] = rope.rotary_dim / rope.head_dim
+    return out
+
+
+def _scaling_block(rope: Rope) -> Block | None:
     scaling = rope.scaling
     if (base := changed_base(rope)) is not None:
         return {"rope_type": "default", "rope_theta": base}
+    # Factors are written as floats: vLLM 0.33 takes an integer one for a list.
     out: Block = {"rope_theta": rope.theta}
     match scaling:
         case Linear():
-            out |= {"rope_type": "linear", "factor": _whole(scaling.factor)}
+            out |= {"rope_type": "linear", "factor": float(scaling.factor)}
         case DynamicNTK():
-            out |= {"rope_type": "dynamic", "factor": _whole(scaling.factor)}
+            out |= {"rope_type": "dynamic", "factor": float(scaling.factor)}
         case Llama3():
             out |= {
                 "rope_type": "llama3",
-                "factor": _whole(scaling.factor),
+                "factor": float(scaling.factor),
                 "low_freq_factor": scaling.low_freq_factor,
                 "high_freq_factor": scaling.high_freq_factor,
                 "original_max_position_embeddings": scaling.original_length,
@@ -94,7 +99,7 @@ def rope_parameters(rope: Rope) -> Block | None:
         case NTKByParts() if scaling.ramp == "rotations":
             out |= {
                 "rope_type": "llama3",
-                "factor": _whole(scaling.factor),
+                "factor": float(scaling.factor),
                 "low_freq_factor": scaling.beta_slow,
                 "high_freq_factor": scaling.beta_fast,
                 "original_max_position_embeddings": scaling.original_length,
@@ -106,7 +111,7 @@ def rope_parameters(rope: Rope) -> Block | None:
                 "rope_type": "longrope",
                 "short_factor": divisors,
                 "long_factor": divisors,
-                "factor": _whole(scaling.factor),
+                "factor": float(scaling.factor),
                 "attention_factor": scaling.amplitude(),
                 "original_max_position_embeddings": scaling.original_length,
             }
@@ -117,7 +122,7 @@ def rope_parameters(rope: Rope) -> Block | None:
                 "rope_type": "longrope",
                 "short_factor": list(scaling.short_factor),
                 "long_factor": list(scaling.long_factor),
-                "factor": _whole(scaling.factor),
+                "factor": float(scaling.factor),
                 "original_max_position_embeddings": scaling.original_length,
             }
             if scaling.attention_factor is not None:
@@ -126,19 +131,17 @@ def rope_parameters(rope: Rope) -> Block | None:
             out |= {
                 "rope_type": "proportional",
                 "partial_rotary_factor": scaling.share,
-                "factor": _whole(scaling.factor),
+                "factor": float(scaling.factor),
             }
         case _:
             return None
-    if rope.rotary_dim != rope.head_dim:
-        out["partial_rotary_factor"] = rope.rotary_dim / rope.head_dim
     return out
 
 
 def _yarn_block(scaling: YaRN | NTKByParts) -> Block:
     out: Block = {
         "rope_type": "yarn",
-        "factor": _whole(scaling.factor),
+        "factor": float(scaling.factor),
         "original_max_position_embeddings": scaling.original_length,
     }
     if isinstance(scaling, NTKByParts):
