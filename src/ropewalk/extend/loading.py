@@ -58,15 +58,22 @@ def choose_dtype(wanted: Dtype) -> str:
     return "bfloat16" if native else "float32"
 
 
-def load(path: str | Path, *, dtype: Dtype = "auto") -> LoadedModel:
+def load(
+    path: str | Path, *, dtype: Dtype = "auto", positions: ModelPositions | None = None
+) -> LoadedModel:
     """Load a model folder or a GGUF file with its tokenizer; nothing is downloaded.
+
+    Args:
+        path: the folder or file.
+        dtype: of the weights.
+        positions: its position plan, where it was read already.
 
     Raises:
         InputError: the path holds no model that transformers loads as a causal language
             model, or no tokenizer.
         MissingExtraError: torch, transformers or accelerate is not installed.
     """
-    positions = read(path)
+    positions = positions or read(path)
     try:
         import torch
         import transformers

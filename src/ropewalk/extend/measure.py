@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..models.read import read
 from .journal import Journal
 from .loading import builtin_model, load
 from .methods import methods_named
@@ -43,15 +44,9 @@ def measure(
     options = options or Options()
     chosen = methods_named(list(options.methods))
     path = Path(model) if model is not None else builtin_model()
-    loaded = load(path, dtype=options.dtype)
-    original, base = loaded.positions.original_length, loaded.positions.rope
-    if original is None or base is None:
-        raise InputError(
-            loaded.positions.path,
-            found="no original length" if base is not None else "no rotary embedding",
-            expected="a model with RoPE whose trained length is known",
-            fix="add max_position_embeddings to its config",
-        )
+    # What can be refused is refused before minutes of loading weights.
+    positions = read(path)
+    base, original = positions.stretchable()
     lengths = _lengths(options, original)
     scored = max(1, original // 4)
     documents, origin = (
@@ -59,6 +54,7 @@ def measure(
         if options.texts
         else default_texts()
     )
+    loaded = load(path, dtype=options.dtype, positions=positions)
     texts = tokenize(
         documents,
         origin,

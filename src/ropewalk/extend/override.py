@@ -46,14 +46,7 @@ class RopeSlot:
         self._stretched: set[str | None] = set()
         self._positions = positions
         self._original_forward = self._module.forward
-        target = positions.rope
-        if target is None:
-            raise InputError(
-                positions.path,
-                found="no layer with a rotary embedding",
-                expected="a model that rotates",
-                fix="measure a model with RoPE",
-            )
+        target, _ = positions.stretchable()
         by_type = isinstance(getattr(self._module, "rope_type", None), dict)
         for layer in positions.layers:
             if layer.rope is None:

@@ -101,7 +101,6 @@ def effect_of(
     """Return what a method at ``factor`` does to the planes, for a text of ``target`` tokens."""
     rope = method.rope(base, factor, original)
     planes = rope.describe(target)
-    # Dynamic NTK reaches its own stretch, which the planes show; only the text's length counts.
     bands = Counter(plane.band for plane in planes)
     slowest = [p for p in planes if p.band != "still"][-1]
     return MethodEffect(
@@ -111,7 +110,7 @@ def effect_of(
         interpolated=bands["interpolated"],
         slowest_by=1 / slowest.kept,
         amplitude=rope.attention_factor(target),
-        short_text="changed" if method.static and method.build is not None else "unchanged",
+        short_text="changed" if method.static else "unchanged",
     )
 
 
@@ -135,14 +134,7 @@ def plan_extension(
         InputError: no rope or no original length; an unknown method; ``auto`` on a model that
             carries a scaling which Ropewalk would have to throw away.
     """
-    now, original = positions.rope, positions.original_length
-    if now is None or original is None:
-        raise InputError(
-            positions.path,
-            found="no rotary embedding" if now is None else "no original length",
-            expected="a model with RoPE whose trained length is known",
-            fix="nothing to extend" if now is None else "add max_position_embeddings",
-        )
+    now, original = positions.stretchable()
     if target < 1:
         raise InputError("--to", found=str(target), expected="a number of tokens", fix="e.g. 32768")
     if method != AUTO and (method not in METHODS or METHODS[method].build is None):
@@ -157,7 +149,7 @@ def plan_extension(
     usable = original if plain else max(original, stated or 0)
     factor = target / original
     needed = target > usable or method != AUTO
-    chosen, reasons = _choose(positions, target, factor, usable, method, measurement)
+    chosen, reasons = _choose(positions.path, now, target, factor, usable, method, measurement)
     rope = METHODS[chosen].rope(now, factor, original) if chosen is not None else None
     return Extension(
         model=name,
@@ -198,15 +190,14 @@ def _settings(positions: ModelPositions, stretched: Rope, target: int) -> tuple[
 
 
 def _choose(
-    positions: ModelPositions,
+    path: str,
+    now: Rope,
     target: int,
     factor: float,
     usable: int,
     method: str,
     measurement: Measurement | None,
 ) -> tuple[str | None, tuple[str, ...]]:
-    now = positions.rope
-    assert now is not None  # checked by the caller
     if method != AUTO:
         return method, ("You asked for this method.",)
     if target <= usable:
@@ -220,7 +211,7 @@ def _choose(
     scaled_by = now.scaling.kind
     if scaled_by not in METHODS and not isinstance(now.scaling, Plain):
         raise InputError(
-            positions.path,
+            path,
             found=f"a trained {scaled_by} scaling to {usable:,} tokens",
             expected="a plain rope, or a scaling that can be taken further",
             fix="to throw it away knowingly, name a method, e.g. --method yarn",

@@ -130,6 +130,16 @@ class Measurement:
         count = len(self.documents)
         return "1 document" if count == 1 else f"{count} documents"
 
+    @property
+    def unscaled(self) -> TextCell | None:
+        """The cell without any scaling at the original length, where it was measured."""
+        return self.cell("none", self.original_length) or self.cell("crop", self.original_length)
+
+    def trial_counts(self) -> str:
+        """Passkey trials per cell at each length, in words."""
+        counts = {cell.length: cell.overall.trials for cell in self.retrieval}
+        return ", ".join(f"{counts[length]} at {length:,}" for length in sorted(counts))
+
     def methods(self) -> list[str]:
         """Return the methods measured, in the table's order, each once."""
         return list(dict.fromkeys(cell.method for cell in self.cells))

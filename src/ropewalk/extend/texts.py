@@ -96,12 +96,13 @@ def tokenize(
         InputError: no text has ``length`` tokens.
     """
     spans: list[list[tuple[int, ...]]] = []
-    longest, ready = 0, 0
+    longest = 0
     names = []
     for document in documents:
         # A token is at least one byte: no use in tokenizing what cannot be long enough.
-        if len(document.text.encode()) < length:
-            longest = max(longest, len(document.text.encode()))
+        size = len(document.text.encode())
+        if size < length:
+            longest = max(longest, size)
             continue
         ids = tokenizer(document.text, add_special_tokens=False, verbose=False)["input_ids"]
         longest = max(longest, len(ids))
@@ -109,8 +110,7 @@ def tokenize(
             continue
         names.append(document.name)
         spans.append([tuple(ids[i : i + length]) for i in range(0, len(ids) - length + 1, length)])
-        ready += 1
-        if ready >= count:
+        if len(spans) >= count:
             break
     chosen: list[TokenizedDocument] = []
     for turn in range(max((len(s) for s in spans), default=0)):

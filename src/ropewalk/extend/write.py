@@ -10,34 +10,11 @@ from typing import Any
 from ..errors import InputError
 from ..models import ModelPositions
 from ..models.read import read
+from ..models.spellings import BLOCK_KEYS, NESTED_TEXT
 from ..rope import Rope
 from .engines import changed_base, legacy_block, rope_parameters, stated_length
 from .plan import Extension
 
-# Keys of a rope block that describe the scaling; all others (which axis turns which plane, query
-# temperatures) are the model's own and stay.
-_SCALING_KEYS = frozenset(
-    {
-        "rope_type",
-        "type",
-        "rope_theta",
-        "factor",
-        "original_max_position_embeddings",
-        "attention_factor",
-        "beta_fast",
-        "beta_slow",
-        "mscale",
-        "mscale_all_dim",
-        "truncate",
-        "short_factor",
-        "long_factor",
-        "short_mscale",
-        "long_mscale",
-        "low_freq_factor",
-        "high_freq_factor",
-        "partial_rotary_factor",
-    }
-)
 _ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
 
 
@@ -91,7 +68,7 @@ def _write_folder(source: Path, target: Path, extension: Extension) -> None:
     assert rope is not None
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
     owner = config
-    for name in ("text_config", "llm_config", "language_config"):
+    for name in NESTED_TEXT:
         if isinstance(config.get(name), dict) and "hidden_size" in config[name]:
             owner = config[name]
     if any(isinstance(v, dict) for v in (owner.get("rope_parameters") or {}).values()):
@@ -103,7 +80,7 @@ def _write_folder(source: Path, target: Path, extension: Extension) -> None:
         )
     block = _block_in_style(owner, rope)
     for name in ("rope_parameters", "rope_scaling"):
-        own = {k: v for k, v in (owner.get(name) or {}).items() if k not in _SCALING_KEYS}
+        own = {k: v for k, v in (owner.get(name) or {}).items() if BLOCK_KEYS[k].stays}
         if own:
             # Without a scaling of its own (a changed base) the block is still needed for these.
             block[name] = {**own, **(block.get(name) or {"rope_type": "default"})}

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..errors import InputError
 from ..rope import Rope
 
 Encoding = Literal["rope", "none"]
@@ -106,6 +107,22 @@ class ModelPositions:
         for layer in unwindowed or rotating:
             return layer.rope
         return None
+
+    def stretchable(self) -> tuple[Rope, int]:
+        """Return the rope of the long-range layers and the original length.
+
+        Raises:
+            InputError: no layer rotates, or the trained length is unknown.
+        """
+        rope, original = self.rope, self.original_length
+        if rope is None or original is None:
+            raise InputError(
+                self.path,
+                found="no rotary embedding" if rope is None else "no original length",
+                expected="a model with RoPE whose trained length is known",
+                fix="nothing to extend" if rope is None else "add max_position_embeddings",
+            )
+        return rope, original
 
     def groups(self) -> list[tuple[LayerPositions, tuple[int, ...]]]:
         """Return the distinct layer plans, each with the indices of its layers, in order."""

@@ -65,11 +65,13 @@ class Key:
         kinds: the scalings whose formula reads it; ``*`` for all.
         remark: what a user should know where the key is there but not read.
         number: whether it holds a number.
+        stays: whether it is the model's own and outlives a change of scaling.
     """
 
     kinds: tuple[str, ...]
     remark: str = ""
     number: bool = False
+    stays: bool = False
 
 
 BLOCK_KEYS: dict[str, Key] = {
@@ -91,20 +93,23 @@ BLOCK_KEYS: dict[str, Key] = {
     "long_mscale": Key(("longrope",), number=True),
     "low_freq_factor": Key(("llama3",), number=True),
     "high_freq_factor": Key(("llama3",), number=True),
-    "llama_4_scaling_beta": Key(("*",), number=True),
+    "llama_4_scaling_beta": Key(("*",), number=True, stays=True),
     # The axes of multi-modal positions: text has equal positions on all of them.
-    "mrope_section": Key(("*",)),
-    "mrope_interleaved": Key(("*",)),
-    "interleaved": Key(("*",)),
-    "max_position_embeddings": Key((), "transformers ignores a length inside the block"),
-    "finetuned": Key((), "a marker of the YaRN repository"),
+    "mrope_section": Key(("*",), stays=True),
+    "mrope_interleaved": Key(("*",), stays=True),
+    "interleaved": Key(("*",), stays=True),
+    "max_position_embeddings": Key(
+        (), "transformers ignores a length inside the block", stays=True
+    ),
+    "finetuned": Key((), "a marker of the YaRN repository", stays=True),
     "attn_factor": Key(
         (),
         "it is not attention_factor: transformers ignores it, SGLang multiplies the amplitude "
         "with it",
+        stays=True,
     ),
-    "extrapolation_factor": Key((), "transformers always mixes fully"),
-    "alpha": Key((), "only Hunyuan's own code reads it"),
+    "extrapolation_factor": Key((), "transformers always mixes fully", stays=True),
+    "alpha": Key((), "only Hunyuan's own code reads it", stays=True),
 }
 """Every key of the rope block that is known."""
 

@@ -71,7 +71,7 @@ def plot(measurement: Measurement, path: Path) -> None:
     scratch.replace(path)
 
 
-def _axis(axis: Any, m: Measurement) -> list[float]:
+def _axis(axis: Any, m: Measurement) -> None:
     multiples = [length / m.original_length for length in m.lengths]
     axis.set_xscale("log", base=2)
     axis.set_xticks(multiples, [f"{x:.3g}×" for x in multiples])
@@ -79,7 +79,6 @@ def _axis(axis: Any, m: Measurement) -> list[float]:
     axis.set_xlabel("context given, multiples of the original length")
     axis.axvline(1, color="#bbbbbb", linewidth=1, zorder=0)
     axis.grid(axis="y", color="#eeeeee")
-    return multiples
 
 
 def _loss(axis: Any, m: Measurement) -> None:

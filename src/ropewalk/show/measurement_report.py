@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..extend.findings import findings
 from ..extend.methods import METHODS
 from ..extend.results import Measurement, Share, TextCell
@@ -30,11 +32,11 @@ def _heads(m: Measurement, lengths: list[int]) -> list[str]:
 def _loss(m: Measurement) -> list[str]:
     lengths = list(m.lengths)
 
-    def rows(show: object) -> list[list[str]]:
+    def rows(show: Callable[[TextCell], str]) -> list[list[str]]:
         out = []
         for method in m.methods():
             cells = [m.cell(method, n) for n in lengths]
-            out.append([method, *("" if c is None else show(c) for c in cells)])  # type: ignore[operator]
+            out.append([method, *("" if c is None else show(c) for c in cells)])
         return out
 
     def perplexity(c: TextCell) -> str:
@@ -74,7 +76,7 @@ def _bits(c: TextCell) -> str:
 
 
 def _short(m: Measurement) -> list[str]:
-    unscaled = m.cell("none", m.original_length) or m.cell("crop", m.original_length)
+    unscaled = m.unscaled
     if not m.short_cells or unscaled is None:
         return []
     factors = sorted({c.factor for c in m.short_cells})
@@ -109,14 +111,13 @@ def _retrieval(m: Measurement) -> list[str]:
         [method, *(_percent(by_place[method, n].overall) for n in lengths)]
         for method in m.methods()
     ]
-    counts = {c.length: c.overall.trials for c in m.retrieval}
     out = [
         "## Passkey retrieval",
         "",
-        "Share of trials whose five digits are all the model's first choice; in brackets the 95 % "
-        "Wilson interval. Keys lie at all depths. Trials per cell: "
-        + ", ".join(f"{counts[n]} at {n:,}" for n in lengths)
-        + ".",
+        (
+            "Share of trials whose five digits are all the model's first choice; in brackets the "
+            f"95 % Wilson interval. Keys lie at all depths. Trials per cell: {m.trial_counts()}."
+        ),
         "",
         *_table(_heads(m, lengths), rows),
         "",

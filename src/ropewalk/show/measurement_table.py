@@ -113,7 +113,7 @@ def short_table(measurement: Measurement) -> Group | None:
     table.add_column("method", no_wrap=True)
     for factor in factors:
         table.add_column(f"factor {factor:.3g}", justify="right", no_wrap=True)
-    unscaled = measurement.cell("none", original) or measurement.cell("crop", original)
+    unscaled = measurement.unscaled
     if unscaled is None:
         return None
     for method in measurement.methods():
@@ -150,11 +150,10 @@ def retrieval_table(measurement: Measurement) -> Group | None:
                 f"[{100 * share.interval.low:.0f}, {100 * share.interval.high:.0f}]"
             )
         table.add_row(*row)
-    counts = {cell.length: cell.overall.trials for cell in measurement.retrieval}
     return _titled(
         "passkey retrieval, % of trials [95 % Wilson interval], keys at all depths",
         table,
-        "trials per cell: " + ", ".join(f"{counts[n]} at {n:,}" for n in lengths),
+        f"trials per cell: {measurement.trial_counts()}",
     )
 
 
