@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from ropewalk import InputError, positions, rotation, tables
 from ropewalk.cli.main import cli, main
 from ropewalk.encodings import sinusoidal
+from ropewalk.show.decay_plot import plot_decay
 from ropewalk.verify import attention, decay_curve, forms, verify
 from ropewalk.verify.check import compare
-from ropewalk.verify.plot import plot_decay
 
 REAL_ROTATE = rotation.rotate
 REAL_COS_SIN = tables.cos_sin

@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..rope import Precision
+from ..show.decay_plot import plot_decay
 from ..verify import Check, DecayCurve, VerifyReport, verify
-from ..verify.plot import plot_decay
 from .arguments import json_switch
 
 WIDTH = 100

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from ..extend.results import Measurement
-from .measurement_plot import SUFFIXES, plot
+from .measurement_plot import plot
 from .measurement_report import report
+from .picture import SUFFIXES
 
 
 def write_atomically(path: Path, text: str) -> None:

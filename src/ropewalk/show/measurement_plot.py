@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, MissingExtraError
+from ..errors import InputError
 from ..extend.results import Measurement
+from .picture import SUFFIXES, drawing, save
 
 # Colour-blind safe (Okabe and Ito), one colour and marker per method whatever is measured.
 _STYLES: dict[str, tuple[str, str, str]] = {
@@ -21,20 +22,6 @@ _STYLES: dict[str, tuple[str, str, str]] = {
     "yarn": ("#0072B2", "P", "-"),
     "yarn-rotations": ("#009E73", "*", "-"),
 }
-SUFFIXES = (".png", ".svg")
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError("matplotlib", extra="plots", needed_for="plots") from None
-    matplotlib.use("agg")
-    # The same picture for the same numbers, byte for byte.
-    matplotlib.rcParams["svg.hashsalt"] = "ropewalk"
-    import matplotlib.pyplot as pyplot
-
-    return pyplot
 
 
 def plot(measurement: Measurement, path: Path) -> None:
@@ -48,27 +35,22 @@ def plot(measurement: Measurement, path: Path) -> None:
         raise InputError(
             str(path), found=f"suffix {path.suffix!r}", expected=".png or .svg", fix="rename it"
         )
-    pyplot = _pyplot()
-    panels = 2 if measurement.retrieval else 1
-    figure, axes = pyplot.subplots(
-        1, panels, figsize=(6.4 * panels, 4.8), squeeze=False, layout="constrained"
-    )
-    _loss(axes[0][0], measurement)
-    if measurement.retrieval:
-        _retrieval(axes[0][1], measurement)
-    lines, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(lines, labels, loc="outside lower center", ncols=min(5, len(labels)))
     m = measurement
-    figure.suptitle(
-        f"{m.model}\noriginal length {m.original_length:,} tokens, no fine-tuning, "
-        f"{m.documents_counted}",
-        fontsize=11,
-    )
-    scratch = path.with_name(f".partial-{path.name}")
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    figure.savefig(scratch, format=path.suffix[1:], dpi=130, metadata=metadata)
-    pyplot.close(figure)
-    scratch.replace(path)
+    panels = 2 if m.retrieval else 1
+    with drawing("plots") as figure_class:
+        figure = figure_class(figsize=(6.4 * panels, 4.8), layout="constrained")
+        axes = figure.subplots(1, panels, squeeze=False)
+        _loss(axes[0][0], m)
+        if m.retrieval:
+            _retrieval(axes[0][1], m)
+        lines, labels = axes[0][0].get_legend_handles_labels()
+        figure.legend(lines, labels, loc="outside lower center", ncols=min(5, len(labels)))
+        figure.suptitle(
+            f"{m.model}\noriginal length {m.original_length:,} tokens, no fine-tuning, "
+            f"{m.documents_counted}",
+            fontsize=11,
+        )
+        save(figure, path, dpi=130)
 
 
 def _axis(axis: Any, m: Measurement) -> None:

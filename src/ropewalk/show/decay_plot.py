@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import InputError, MissingExtraError
-from .decay import HEAD_DIM, THETA, decay_curve, table_distances
-
-FORMATS = (".png", ".svg")
+from ..errors import InputError
+from ..verify.decay import HEAD_DIM, THETA, decay_curve, table_distances
+from .picture import SUFFIXES, drawing, save
 
 
 def plot_distances() -> tuple[int, ...]:
@@ -28,23 +27,16 @@ def plot_decay(path: Path) -> None:
         InputError: another ending, or a file that cannot be written.
         MissingExtraError: matplotlib is not installed.
     """
-    if path.suffix.lower() not in FORMATS:
+    if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             "--plot",
             found=repr(str(path)),
             expected="a file name that ends in .png or .svg",
             fix="name it e.g. decay.png",
         )
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", extra="plots", needed_for="--plot") from error
-
-    curve = decay_curve(plot_distances())
-    # A fixed salt and no date: the same numbers give the same bytes.
-    with rc_context({"svg.hashsalt": "ropewalk", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(8, 6.4), layout="constrained")
+    with drawing("--plot", svg_fonttype="none") as figure_class:
+        curve = decay_curve(plot_distances())
+        figure = figure_class(figsize=(8, 6.4), layout="constrained")
         figure.suptitle(
             f"RoPE by distance: a bound, and a score (head_dim {HEAD_DIM}, theta {THETA:g})",
             fontsize=12,
@@ -83,9 +75,8 @@ def plot_decay(path: Path) -> None:
         for axes in (bound, score):
             axes.grid(visible=True, alpha=0.3)
             axes.set_xlim(1, 4**8)
-        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
         try:
-            figure.savefig(path, dpi=150, metadata=metadata)
+            save(figure, path, dpi=150)
         except OSError as error:
             raise InputError(
                 f"--plot {path}",
