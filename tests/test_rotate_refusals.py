@@ -42,7 +42,7 @@ REFUSED = {
     "torch ids": (
         (torch.zeros(5, 3, 8, dtype=torch.int32), TABLE),
         {},
-        f"x: got dtype torch.int32, {NO_FLOAT}",
+        f"x: got dtype int32, {NO_FLOAT}",
     ),
     "jax ids": ((jnp.zeros((5, 3, 8), jnp.int32), TABLE), {}, f"x: got dtype int32, {NO_FLOAT}"),
     "complex": ((X.astype(complex), TABLE), {}, f"x: got dtype complex128, {NO_FLOAT}"),

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from .errors import InputError
 from .rope import Precision, Rope
+from .rotation import native
 from .scaling.base import check_text
 from .scaling.field import Field, NumpyFloat32, TorchFloat32
 
@@ -74,13 +75,79 @@ def cos_sin(
         return _torch_cos_sin(torch, rope, positions, length, precision, dtype)
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(positions, jax.Array):
-        numeric = np.asarray(positions)
-        cos, sin = _numpy_cos_sin(rope, numeric, length, precision)
-        target = jax.numpy.float32 if dtype is None else dtype
+        target = np.dtype(np.float32 if dtype is None else dtype)
+        cos, sin = _numpy_cos_sin(rope, np.asarray(positions), length, precision, target)
         return jax.numpy.asarray(cos, dtype=target), jax.numpy.asarray(sin, dtype=target)
-    cos, sin = _numpy_cos_sin(rope, np.asarray(positions), length, precision)
-    target = np.float32 if dtype is None else dtype
-    return cos.astype(target, copy=False), sin.astype(target, copy=False)
+    target = np.dtype(np.float32 if dtype is None else dtype)
+    return _numpy_cos_sin(rope, np.asarray(positions), length, precision, target)
+
+
+def fill_rows(
+    rope: Rope,
+    start: int,
+    cos: npt.NDArray[np.float32],
+    sin: npt.NDArray[np.float32],
+    *,
+    length: int | None = None,
+) -> bool:
+    """Write exact rows for positions from ``start`` on into float32 arrays, with no array made.
+
+    Args:
+        rope: the rotary embedding.
+        start: position of the first row.
+        cos: shape (rows, planes), contiguous along planes; changed.
+        sin: as ``cos``, with the same strides.
+        length: as for `cos_sin`.
+
+    Returns:
+        Whether it was done: False without the compiled kernels.
+    """
+    module = native.kernels()
+    if module is None:
+        return False
+    rows, planes = cos.shape
+    fractions = rope.turn_fractions(length)
+    module.fill_table(
+        fractions.ctypes.data,
+        planes,
+        0,
+        start,
+        rows,
+        rope.attention_factor(length),
+        rope.direction < 0,
+        cos.ctypes.data,
+        sin.ctypes.data,
+        cos.strides[0] // cos.itemsize if rows else 0,
+        native.thread_count(),
+    )
+    return True
+
+
+def _fill_at(
+    rope: Rope, positions: npt.NDArray[Any], length: int | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+    """Return exact float32 tables at whole positions from the compiled kernel, if it is there."""
+    module = native.kernels()
+    if module is None:
+        return None
+    whole = np.ascontiguousarray(positions, dtype=np.int64)
+    shape = (*positions.shape, rope.planes)
+    cos, sin = np.empty(shape, np.float32), np.empty(shape, np.float32)
+    fractions = rope.turn_fractions(length)
+    module.fill_table(
+        fractions.ctypes.data,
+        rope.planes,
+        whole.ctypes.data,
+        0,
+        whole.size,
+        rope.attention_factor(length),
+        rope.direction < 0,
+        cos.ctypes.data,
+        sin.ctypes.data,
+        rope.planes,
+        native.thread_count(),
+    )
+    return cos, sin
 
 
 def check_positions(positions: npt.NDArray[Any]) -> None:
@@ -133,10 +200,26 @@ def _exact_turns(
 
 
 def _numpy_cos_sin(
-    rope: Rope, positions: npt.NDArray[Any], length: int | None, precision: Precision
+    rope: Rope,
+    positions: npt.NDArray[Any],
+    length: int | None,
+    precision: Precision,
+    dtype: np.dtype[Any],
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     check_positions(positions)
     length = length_at(rope, positions, length)
+    if precision == "exact" and dtype == np.float32 and positions.dtype.kind in "iu":
+        filled = _fill_at(rope, positions, length)
+        if filled is not None:
+            return filled
+    cos, sin = _readable_cos_sin(rope, positions, length, precision)
+    return cos.astype(dtype, copy=False), sin.astype(dtype, copy=False)
+
+
+def _readable_cos_sin(
+    rope: Rope, positions: npt.NDArray[Any], length: int | None, precision: Precision
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Form the tables with NumPy: the specification of the compiled kernel."""
     factor = rope.attention_factor(length)
     if precision == "exact":
         angles = _exact_turns(rope, positions, length)
@@ -169,7 +252,11 @@ def _torch_cos_sin(
         )
     numeric = positions.detach().cpu().numpy()
     if precision == "exact":
-        cos, sin = _numpy_cos_sin(rope, numeric, length, precision)
+        width = np.float64 if target == torch.float64 else np.float32
+        if target.itemsize < 4:
+            # Rounded once, from float64: half precision is not rounded from float32.
+            width = np.float64
+        cos, sin = _numpy_cos_sin(rope, numeric, length, precision, np.dtype(width))
         # The device is named, so that a default device of the caller's does not matter.
         return (
             torch.as_tensor(cos, dtype=target, device=positions.device),
@@ -264,10 +351,17 @@ class _Table:
             bigger = np.empty((2, room, self._store.shape[2]), self._store.dtype)
             bigger[:, : self._filled] = self._store[:, : self._filled]
             self._store = bigger
-        positions = np.arange(self._filled, count)
-        self._store[:, self._filled : count] = cos_sin(
-            rope, positions, length=length, precision=precision, dtype=self._store.dtype
+        rows = self._store[:, self._filled : count]
+        filled = (
+            precision == "exact"
+            and self._store.dtype == np.float32
+            and fill_rows(rope, self._filled, rows[0], rows[1], length=length)
         )
+        if not filled:
+            positions = np.arange(self._filled, count)
+            rows[...] = cos_sin(
+                rope, positions, length=length, precision=precision, dtype=self._store.dtype
+            )
         self._filled = count
         return missing
 

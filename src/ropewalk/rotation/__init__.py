@@ -1,5 +1,6 @@
 """Rotating queries and keys; `reference` is the specification."""
 
-from .reference import Order, rotate
+from .dispatch import rotate
+from .reference import Order
 
 __all__ = ["Order", "rotate"]

@@ -60,7 +60,7 @@ def rotate(
     """
     library = _library_of(x)
     cos, sin = library.like(cos, x), library.like(sin, x)
-    _check(x, cos, sin, pairing, order, rotary_offset)
+    check(x, cos, sin, pairing, order, rotary_offset)
     planes = cos.shape[-1]
     if order != "time":
         axis = _ORDERS[order]
@@ -85,21 +85,36 @@ def rotate(
     return library.concat([x[..., :rotary_offset], out, x[..., end:]])
 
 
-def _check(x: Any, cos: Any, sin: Any, pairing: str, order: str, rotary_offset: int) -> None:
-    if pairing not in ("half", "adjacent"):
-        raise InputError(
-            "pairing",
-            found=repr(pairing),
-            expected="'half' or 'adjacent'",
-            fix="half is NeoX or rotate_half, adjacent is GPT-J or interleaved",
-        )
-    if order not in _ORDERS:
-        raise InputError(
-            "order",
-            found=repr(order),
-            expected="'time_heads', 'heads_time' or 'time'",
-            fix="name the order of the axes of x",
-        )
+_OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "pairing": (
+        ("half", "adjacent"),
+        "'half' or 'adjacent'",
+        "half is NeoX or rotate_half, adjacent is GPT-J or interleaved",
+    ),
+    "order": (
+        tuple(_ORDERS),
+        "'time_heads', 'heads_time' or 'time'",
+        "name the order of the axes of x",
+    ),
+}
+
+
+def check_option(name: str, value: Any) -> None:
+    """Refuse a pairing or an order that does not exist."""
+    known, expected, fix = _OPTIONS[name]
+    if not isinstance(value, str) or value not in known:
+        raise InputError(name, found=repr(value), expected=expected, fix=fix)
+
+
+def time_axis(order: str) -> int:
+    """Return the axis of time, counted from the end."""
+    return _ORDERS[order]
+
+
+def check(x: Any, cos: Any, sin: Any, pairing: str, order: str, rotary_offset: int) -> None:
+    """Refuse shapes and options that do not fit together; cos and sin are per token."""
+    check_option("pairing", pairing)
+    check_option("order", order)
     axis, inner = _ORDERS[order], 2 if order == "time" else 3
     shape, table = tuple(x.shape), tuple(cos.shape)
     if len(shape) < inner:
@@ -240,16 +255,16 @@ def _library_of(x: Any) -> _Library:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         if str(x.dtype).removeprefix("torch.") not in _FLOATS:
-            raise _no_float(str(x.dtype))
+            raise _no_float(str(x.dtype).removeprefix("torch."))
         return _Torch(torch)
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(x, jax.Array):
         if x.dtype.name not in _FLOATS:
-            raise _no_float(str(x.dtype))
+            raise _no_float(str(x.dtype).removeprefix("torch."))
         return _Jax(jax)
     if isinstance(x, np.ndarray):
         if x.dtype.name not in _FLOATS:
-            raise _no_float(str(x.dtype))
+            raise _no_float(str(x.dtype).removeprefix("torch."))
         return _Library()
     raise InputError(
         "x",

@@ -1,0 +1,3 @@
+#define RW_ISA avx2
+#define RW_BYTES 32
+#include "kernels.hpp"

@@ -1,0 +1,3 @@
+#define RW_ISA scalar
+#define RW_BYTES 0
+#include "kernels.hpp"

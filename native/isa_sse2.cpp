@@ -1,0 +1,3 @@
+#define RW_ISA sse2
+#define RW_BYTES 16
+#include "kernels.hpp"
