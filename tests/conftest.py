@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ropewalk.extend.loading import builtin_model
+from ropewalk.rotation.native import kernels
 
 TINY = {
     "architectures": ["LlamaForCausalLM"],
@@ -28,6 +30,24 @@ TINY = {
     "eos_token_id": None,
     "pad_token_id": None,
 }
+
+
+def _instruction_sets() -> list[str | None]:
+    module = kernels()
+    return [None] if module is None else list(module.instruction_sets())
+
+
+@pytest.fixture(params=_instruction_sets())
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """Each instruction set of this processor in turn; None without compiled kernels."""
+    module = kernels()
+    if module is None:
+        yield None
+        return
+    before = module.instruction_set()
+    assert module.use_instruction_set(request.param)
+    yield request.param
+    module.use_instruction_set(before)
 
 
 @pytest.fixture(scope="session")
