@@ -276,8 +276,22 @@ print(np.array_equal(x, y.numpy()), np.array_equal(z[0].numpy(), x))
 
 
 def test_without_kernels_results_are_the_same_and_it_is_said_once():
-    done = run_python(MISSING)
+    done = run_python(MISSING, ROPEWALK_NATIVE="")
     assert done.stdout.split() == ["1", "1", "True", "True"], done.stderr
+
+
+def test_tensors_handed_over_as_pointers(monkeypatch):
+    """As with a PyTorch that has no C functions for reading tensors."""
+    monkeypatch.setattr(native, "attach_torch", lambda: None)
+    seen, view = [], native.tensor_view
+    monkeypatch.setattr(native, "tensor_view", lambda t: seen.append(t) or view(t))
+    q, k = (make((BATCH, TIME, n, 8), torch.bfloat16, n) for n in (3, 1))
+    cos, sin = tables((TIME, 4), torch.bfloat16)
+    options = ("half", "time_heads", 0, False, None, None)
+    got = torch.ops.ropewalk.rotate_qk(q, k, cos, sin, *options)
+    assert same_bits(got[0], reference.rotate(q, cos, sin))
+    assert same_bits(got[1], reference.rotate(k, cos, sin))
+    assert len(seen) == 6
 
 
 def test_environment_chooses():

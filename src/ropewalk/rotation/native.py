@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from enum import IntEnum
 from types import ModuleType
 from typing import Any
@@ -176,7 +177,7 @@ def attach_torch() -> ModuleType | None:
     """Make PyTorch's tensors readable to the kernels; return them, or None.
 
     The kernels then work on PyTorch's own threads. PyTorch before 2.10 has no C functions for
-    reading tensors: there, tensors are handed over as pointers.
+    reading tensors: there, the answer is None, and the operators hand over pointers.
     """
     global _torch_attached
     module = kernels()
@@ -186,6 +187,25 @@ def attach_torch() -> ModuleType | None:
         if _torch_attached is None:
             _torch_attached = _attach(module)
     return module if _torch_attached else None
+
+
+def tensor_viewer() -> Callable[[Any], Any]:
+    """Return what brings a plain CPU tensor into the form that the kernels take."""
+    return _itself if attach_torch() is not None else tensor_view
+
+
+def _itself(tensor: Any) -> Any:
+    return tensor.detach()
+
+
+def tensor_view(tensor: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+    """Return a tensor as pointer, dtype, shape and strides; -1 for what the kernels lack.
+
+    The caller keeps the tensor alive for as long as the view is used.
+    """
+    name = str(tensor.dtype).removeprefix("torch.")
+    element = -1 if tensor.is_neg() else ELEMENTS.get(name, -1)
+    return tensor.data_ptr(), element, tuple(tensor.shape), tuple(tensor.stride())
 
 
 def _attach(module: ModuleType) -> bool:

@@ -73,7 +73,7 @@ def rotate(
         InputError: shapes that do not fit, a position without a row, an unknown option, or
             ``x`` not a float tensor.
     """
-    if not is_compiling():
+    if not is_compiling() and type(x) is Tensor:
         target = torch.empty_like(x) if out is None else out
         if not _kernel(
             x,
@@ -116,7 +116,7 @@ def rotate_qk(
 
     ``q`` and ``k`` differ at most in their number of heads. ``out`` is a pair of tensors.
     """
-    if not is_compiling():
+    if not is_compiling() and type(q) is type(k) is Tensor:
         q_out, k_out = (torch.empty_like(q), torch.empty_like(k)) if out is None else out
         if not _kernel(
             q,

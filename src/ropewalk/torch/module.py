@@ -147,7 +147,9 @@ class RotaryEmbedding(torch.nn.Module):
         key = (q.device, _wide(q))
         table = self._tables.get(key)
         if table is None:
-            table = self._tables.setdefault(key, _GrowingTable(self._rope, *key))
+            table = self._tables.setdefault(
+                key, _GrowingTable(self._rope, *key, grows=self.max_length is None)
+            )
         if self.max_length is not None:
             if count > self.max_length:
                 raise InputError(
@@ -167,8 +169,10 @@ def _wide(q: Tensor) -> torch.dtype:
 class _GrowingTable:
     """Cos and sin from position 0 on, in one place on one device."""
 
-    def __init__(self, rope: Rope, device: torch.device, dtype: torch.dtype) -> None:
-        self._rope, self._device, self._dtype = rope, device, dtype
+    def __init__(
+        self, rope: Rope, device: torch.device, dtype: torch.dtype, *, grows: bool
+    ) -> None:
+        self._rope, self._device, self._dtype, self._grows = rope, device, dtype, grows
         # One value, so that a reader on another thread sees cos and sin of one age.
         self._held: tuple[Tensor, Tensor] | None = None
 
@@ -181,7 +185,7 @@ class _GrowingTable:
 
     def _grown(self, held: tuple[Tensor, Tensor] | None, count: int) -> tuple[Tensor, Tensor]:
         have = 0 if held is None else held[0].shape[0]
-        room = max(count, 2 * have, _FIRST_ROWS)
+        room = max(count, 2 * have, _FIRST_ROWS) if self._grows else count
         rope = self._rope
         # The caller may be under no_grad, inference mode or a default device of its own.
         with torch.inference_mode(False), torch.no_grad():

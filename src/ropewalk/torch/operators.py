@@ -35,6 +35,8 @@ def rotate(call: Call) -> tuple[Tensor, ...]:
     if call.cos.requires_grad or call.sin.requires_grad or _forward_mode():
         return tuple(_readable(call, x) for x in call.xs)
     options = _options(call)
+    if _functorch():
+        return tuple(_Rotation.apply(x, call.cos, call.sin, *options) for x in call.xs)
     if len(call.xs) == 2:
         both: tuple[Tensor, Tensor] = torch.ops.ropewalk.rotate_qk(
             *call.xs, call.cos, call.sin, *options
@@ -69,6 +71,14 @@ def _options(call: Call) -> tuple[Any, ...]:
         call.inverse,
         call.positions,
         call.plane_axes,
+    )
+
+
+def _functorch() -> bool:
+    """Whether a transform of torch.func is at work."""
+    return (
+        not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is not None
     )
 
 
@@ -111,33 +121,36 @@ def _run(xs: tuple[Tensor, ...], outs: tuple[Tensor, ...], call: Call) -> None:
     """Write the rotation of ``xs`` into ``outs``: kernel where there is one, else readable."""
     if xs[0].device.type == "cuda" and _triton_runs(xs, outs, call):
         return
-    module = native.attach_torch()
-    if module is not None and xs[0].device.type == "cpu":
-        axes = None
-        held = None
-        if call.plane_axes is not None:
-            held = torch.tensor(call.plane_axes, dtype=torch.int32)
-            axes = held.detach()
-        with torch.no_grad():
-            outcome = module.rotate(
-                xs[0].detach(),
-                xs[1].detach() if len(xs) == 2 else None,
-                outs[0].detach(),
-                outs[1].detach() if len(xs) == 2 else None,
-                call.cos.detach(),
-                call.sin.detach(),
-                call.pairing,
-                call.order,
-                call.rotary_offset,
-                call.inverse,
-                call.positions,
-                axes,
-                0,
-            )
-        if outcome == native.Outcome.DONE:
-            return
+    if xs[0].device.type == "cpu" and _kernel_runs(xs, outs, call):
+        return
     for x, out in zip(xs, outs, strict=True):
         out.copy_(_readable(call, x))
+
+
+def _kernel_runs(xs: tuple[Tensor, ...], outs: tuple[Tensor, ...], call: Call) -> bool:
+    module = native.kernels()
+    if module is None:
+        return False
+    view = native.tensor_viewer()
+    two = len(xs) == 2
+    axes = None if call.plane_axes is None else torch.tensor(call.plane_axes, dtype=torch.int32)
+    with torch.no_grad():
+        outcome = module.rotate(
+            view(xs[0]),
+            view(xs[1]) if two else None,
+            view(outs[0]),
+            view(outs[1]) if two else None,
+            view(call.cos),
+            view(call.sin),
+            call.pairing,
+            call.order,
+            call.rotary_offset,
+            call.inverse,
+            None if call.positions is None else view(call.positions),
+            None if axes is None else view(axes),
+            torch.get_num_threads(),
+        )
+    return bool(outcome == native.Outcome.DONE)
 
 
 def _triton_runs(xs: tuple[Tensor, ...], outs: tuple[Tensor, ...], call: Call) -> bool:
@@ -246,6 +259,32 @@ for _name in ("rotate", "rotate_qk"):
     torch.library.register_autograd(
         f"ropewalk::{_name}", _backward, setup_context=_remember, lib=_library
     )
+
+
+class _Rotation(torch.autograd.Function):
+    """The operator for torch.func, which does not look into registered gradients."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, cos: Tensor, sin: Tensor, *options: Any) -> Tensor:
+        turned: Tensor = torch.ops.ropewalk.rotate(x, cos, sin, *options)
+        return turned
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004
+        _, cos, sin, pairing, order, offset, inverse, positions, axes = inputs
+        ctx.save_for_backward(cos, sin, positions)
+        ctx.options = pairing, order, offset, inverse, axes
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        cos, sin, positions = ctx.saved_tensors
+        pairing, order, offset, inverse, axes = ctx.options
+        back = _Rotation.apply(
+            gradient, cos, sin, pairing, order, offset, not inverse, positions, axes
+        )
+        return (back, *(None,) * 8)
 
 
 # ---- vmap --------------------------------------------------------------------------------
