@@ -346,6 +346,15 @@ def test_the_module_rotates_by_its_rope(name, dtype, order):
     assert (back - q.double()).abs().max() <= 8 * unit * q.abs().max()
 
 
+def test_positions_before_the_first_and_far_away():
+    module = rt.RotaryEmbedding(ROPES["plain"])
+    q, k = inputs()
+    for places in ([-3, 0, 5, 2, 1], [2**31 - 1, 0, 5, 2**40, 1], [0, 1, 2, 130_000, 4]):
+        positions = torch.tensor(places)
+        cos, sin = cos_sin(ROPES["plain"], positions)
+        assert same_bits(module(q, k, positions=positions)[0], reference.rotate(q, cos, sin))
+
+
 def test_floats_between_tokens_are_positions_too():
     module = rt.RotaryEmbedding(ROPES["plain"])
     q, k = inputs()

@@ -17,6 +17,8 @@ from . import cos_sin_operator
 from .functional import rotate_qk, rotate_qk_
 
 _FIRST_ROWS = 256
+_MOST_ROWS = 131072
+"""Beyond this, a position given by the caller does not make the tables grow."""
 
 
 class RotaryEmbedding(torch.nn.Module):
@@ -127,9 +129,11 @@ class RotaryEmbedding(torch.nn.Module):
             positions = torch.arange(offset, offset + time, device=q.device)
             if length is None and self._rope.scaling.length_dependent:
                 length = offset + time
-        elif tabled and self.max_length is not None and not positions.is_floating_point():
-            cos, sin = self._rows(self.max_length, q)
-            return turn(q, k, cos, sin, positions=positions, **options)
+        elif tabled and not positions.is_floating_point():
+            count = self._rows_for(positions)
+            if count:
+                cos, sin = self._rows(count, q)
+                return turn(q, k, cos, sin, positions=positions, **options)
         cos, sin = self.cos_sin(positions, length=length, dtype=_wide(q))
         return turn(q, k, cos, sin, **options)
 
@@ -142,6 +146,16 @@ class RotaryEmbedding(torch.nn.Module):
         """
         wide = torch.float32 if dtype is None else dtype
         return cos_sin_operator.cos_sin(self._text, positions, length, wide)
+
+    def _rows_for(self, positions: Tensor) -> int:
+        """Return how many rows serve these positions, or 0: they are better formed singly."""
+        if self.max_length is not None:
+            return self.max_length
+        # Asking a GPU for the largest position would stop its stream.
+        if positions.device.type != "cpu" or not positions.numel():
+            return 0
+        low, high = (int(bound) for bound in positions.aminmax())
+        return high + 1 if low >= 0 and high < _MOST_ROWS else 0
 
     def _rows(self, count: int, q: Tensor) -> tuple[Tensor, Tensor]:
         key = (q.device, _wide(q))
