@@ -28,6 +28,7 @@ struct Side {
     const void *weight;  // lanes of a root mean square norm (float, double for f64), or null
     bool rotated;        // values are copied as they are
     bool slotted;
+    bool past;  // written past the caches; all of it is then aligned to 64 bytes
 };
 
 struct Job {

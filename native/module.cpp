@@ -1,6 +1,7 @@
 // ropewalk._native: what Python sees. Arguments are checked in request.cpp; whatever is not
 // plain work for these kernels is answered with a code, and Python takes the readable path.
 #include "dispatch.hpp"
+#include "recycler.hpp"
 #include "request.hpp"
 #include "threads.hpp"
 
@@ -118,6 +119,11 @@ NB_MODULE(_native, m) {
     m.def("use_instruction_set", &choose);
     m.def("use_openmp", [](const std::string &path) { return use_openmp(path.c_str()); });
     m.def("pool", [] { return std::string(pool_name()); });
+    m.def("recycled", [](nb::handle shape, nb::handle strides, int element) {
+        return nb::steal(recycled_tensor(shape.ptr(), strides.ptr(), element));
+    });
+    m.def("recycled_bytes", &held_bytes);
+    m.def("release_recycled", &release_all);
     m.def("attach_torch", [](nb::handle type, nb::handle capsule, nb::handle gradients,
                              nb::handle guards, nb::handle threads) {
         return attach_torch(type.ptr(), capsule.ptr(), gradients.ptr(), guards.ptr(),

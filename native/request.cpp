@@ -13,7 +13,10 @@ namespace {
 constexpr int64_t kParallelBytes = 192 * 1024;
 // Bytes of one piece of work: large enough for the processors' prefetching, small enough that
 // a piece and its rows of the tables stay in the second-level cache.
-constexpr int64_t kPieceBytes = 128 * 1024;
+constexpr int64_t kPieceBytes = 256 * 1024;
+// From here on results are written past the caches (bytes read): they are not in a cache any more
+// when they are used, and lines need not be read before they are written.
+constexpr int64_t kPastBytes = 32 * 1024 * 1024;
 // Below this the lock of the interpreter is kept (bytes read).
 constexpr int64_t kHoldBytes = 64 * 1024;
 
@@ -255,6 +258,22 @@ bool add_side(PyObject *in, PyObject *out, Order order, bool slotted, PyObject *
     return true;
 }
 
+// Whether a side's results can be written past the caches: apart from the input, without gaps
+// in a vector, each head on a boundary of 64 bytes.
+bool aligned_apart(const Side &side, const Job &job) {
+    if (!side.rotated || side.slotted || side.weight || side.x == side.y || side.y_lane != 1)
+        return false;
+    const int64_t size = kItemSize[int(job.dtype)];
+    const int64_t places[] = {int64_t(reinterpret_cast<uintptr_t>(side.y)) + job.offset * size,
+                              job.planes * size,
+                              side.heads > 1 ? side.y_head * size : 0,
+                              job.time > 1 ? side.y_time * size : 0,
+                              job.batch > 1 ? side.y_batch * size : 0};
+    for (const int64_t place : places)
+        if (place % 64) return false;
+    return true;
+}
+
 struct Running {
     const Job &job;
     Runner run;
@@ -327,6 +346,8 @@ Outcome perform(const Request &request) {
         token_bytes += job.side[s].heads * job.side[s].lanes * kItemSize[int(job.dtype)];
     const int64_t tokens = job.batch * job.time;
     if (tokens == 0 || token_bytes == 0) return Outcome::done;
+    if (tokens * token_bytes >= kPastBytes)
+        for (int s = 0; s < job.sides; ++s) job.side[s].past = aligned_apart(job.side[s], job);
     Running running = {job, chosen().run[int(job.dtype)]};
     const int64_t bytes = tokens * token_bytes;
     if (bytes < kHoldBytes) {

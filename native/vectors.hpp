@@ -122,9 +122,27 @@ inline V read(const E *p) {
     std::memcpy(&out, p, sizeof out);
     return out;
 }
+// A store past the caches, where the processor has one and the place is aligned to it, is for
+// results too large to be found in a cache again: the line is not read before it is written.
+template <bool Past, class V, class E>
+inline void write(E *p, const V &v) {
+#if RW_BYTES == 64
+    if constexpr (Past && sizeof(V) == 64) {
+        _mm512_stream_si512(reinterpret_cast<__m512i *>(p), bits_as<__m512i>(v));
+        return;
+    }
+#endif
+#if RW_BYTES >= 32
+    if constexpr (Past && sizeof(V) == 32) {
+        _mm256_stream_si256(reinterpret_cast<__m256i *>(p), bits_as<__m256i>(v));
+        return;
+    }
+#endif
+    std::memcpy(p, &v, sizeof v);
+}
 template <class V, class E>
 inline void write(E *p, const V &v) {
-    std::memcpy(p, &v, sizeof v);
+    write<false>(p, v);
 }
 
 // Every second lane of 2N, from lane `First` on.
@@ -147,15 +165,19 @@ struct PlainLanes {
     using V = Vector<F, N>;
     using I = typename Count<N>::type;
     static V load(const F *p) { return read<V>(p); }
-    static void store(F *p, V v) { write(p, v); }
+    template <bool Past = false>
+    static void store(F *p, V v) {
+        write<Past>(p, v);
+    }
     static void load_pairs(const F *p, V &a, V &b) {
         const V low = read<V>(p), high = read<V>(p + N);
         a = every_second<0>(low, high, I());
         b = every_second<1>(low, high, I());
     }
+    template <bool Past = false>
     static void store_pairs(F *p, V a, V b) {
-        write(p, in_turn<0, N>(a, b, I()));
-        write(p + N, in_turn<N / 2, N>(a, b, I()));
+        write<Past>(p, in_turn<0, N>(a, b, I()));
+        write<Past>(p + N, in_turn<N / 2, N>(a, b, I()));
     }
 };
 template <int N>
@@ -177,15 +199,19 @@ struct Lanes<bf16, N> {
         const U rounded = bits + 0x7fffu + (bits >> 16 & 1u);
         return v != v ? U{} + 0x7fc00000u : rounded;
     }
-    static void store(bf16 *p, V v) { write(p, __builtin_convertvector(round(v) >> 16, S)); }
+    template <bool Past = false>
+    static void store(bf16 *p, V v) {
+        write<Past>(p, __builtin_convertvector(round(v) >> 16, S));
+    }
     // A pair is one 32-bit word: no lanes need to change places.
     static void load_pairs(const bf16 *p, V &a, V &b) {
         const U words = read<U>(p);
         a = (V)(words << 16);
         b = (V)(words & 0xffff0000u);
     }
+    template <bool Past = false>
     static void store_pairs(bf16 *p, V a, V b) {
-        write(p, U((round(a) >> 16) | (round(b) & 0xffff0000u)));
+        write<Past>(p, U((round(a) >> 16) | (round(b) & 0xffff0000u)));
     }
 };
 
@@ -197,16 +223,20 @@ struct Lanes<f16, N> {
     static V widen_all(S s);
     static S narrow_all(V v);
     static V load(const f16 *p) { return widen_all(read<S>(p)); }
-    static void store(f16 *p, V v) { write(p, narrow_all(v)); }
+    template <bool Past = false>
+    static void store(f16 *p, V v) {
+        write<Past>(p, narrow_all(v));
+    }
     static void load_pairs(const f16 *p, V &a, V &b) {
         const S low = read<S>(p), high = read<S>(p + N);
         a = widen_all(every_second<0>(low, high, I()));
         b = widen_all(every_second<1>(low, high, I()));
     }
+    template <bool Past = false>
     static void store_pairs(f16 *p, V a, V b) {
         const S first = narrow_all(a), second = narrow_all(b);
-        write(p, in_turn<0, N>(first, second, I()));
-        write(p + N, in_turn<N / 2, N>(first, second, I()));
+        write<Past>(p, in_turn<0, N>(first, second, I()));
+        write<Past>(p + N, in_turn<N / 2, N>(first, second, I()));
     }
 };
 

@@ -1,5 +1,7 @@
 #include "view.hpp"
 
+#include "recycler.hpp"
+
 namespace ropewalk {
 namespace {
 
@@ -19,6 +21,13 @@ struct DLTensor {
     int64_t *shape, *strides;
     uint64_t byte_offset;
 };
+struct ManagedTensor {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(ManagedTensor *self);
+    uint64_t flags;
+    DLTensor tensor;
+};
 struct ExchangeHeader {
     uint32_t major, minor;
     ExchangeHeader *previous;
@@ -27,7 +36,7 @@ struct ExchangeAPI {
     ExchangeHeader header;
     void *allocate;
     void *managed_from_object;
-    void *managed_to_object;
+    int (*managed_to_object)(ManagedTensor *tensor, void **object);
     int (*tensor_from_object)(void *object, DLTensor *out);
     void *current_stream;
 };
@@ -211,6 +220,58 @@ bool plain_eager(PyObject *const *tensors, int count) {
         if (yes) return false;
     }
     return true;
+}
+
+namespace {
+
+// A tensor's description and the numbers that it points to.
+struct Recycled {
+    ManagedTensor managed;
+    int64_t shape[kLargestRank], strides[kLargestRank];
+    Block block;
+};
+
+// Called by PyTorch when nobody holds the memory any more, on any thread.
+void drop(ManagedTensor *managed) {
+    auto *recycled = static_cast<Recycled *>(managed->context);
+    give_back(recycled->block);
+    delete recycled;
+}
+
+constexpr DLDataType kTypes[] = {{kFloat, 32, 1}, {kFloat, 64, 1}, {kBfloat, 16, 1},
+                                 {kFloat, 16, 1}};
+
+}  // namespace
+
+PyObject *recycled_tensor(PyObject *shape, PyObject *strides, int element) {
+    if (!torch.api || element < 0 || element >= kDtypes || !PyTuple_Check(shape) ||
+        PyTuple_GET_SIZE(shape) > kLargestRank)
+        Py_RETURN_NONE;
+    auto *made = new Recycled{};
+    const int rank = int(PyTuple_GET_SIZE(shape));
+    if (!read_numbers(shape, made->shape, rank) || !read_numbers(strides, made->strides, rank)) {
+        delete made;
+        Py_RETURN_NONE;
+    }
+    int64_t count = 1;
+    for (int i = 0; i < rank; ++i) count *= made->shape[i];
+    made->block = take(size_t(count) * size_t(kItemSize[element]));
+    if (!made->block.data) {
+        delete made;
+        Py_RETURN_NONE;
+    }
+    made->managed.major = 1;
+    made->managed.context = made;
+    made->managed.deleter = drop;
+    made->managed.tensor = {made->block.data, {kCPU, 0},     rank, kTypes[element],
+                            made->shape,      made->strides, 0};
+    void *object = nullptr;
+    if (torch.api->managed_to_object(&made->managed, &object) != 0 || !object) {
+        PyErr_Clear();
+        drop(&made->managed);
+        Py_RETURN_NONE;
+    }
+    return static_cast<PyObject *>(object);
 }
 
 int torch_threads() {

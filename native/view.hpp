@@ -42,6 +42,10 @@ bool read_view(PyObject *source, View &view);
 // skipped). True for tuples.
 bool plain_eager(PyObject *const *tensors, int count);
 
+// A tensor on memory of the recycler, or None where that can't be. Arguments: tuples of integers
+// and an Element.
+PyObject *recycled_tensor(PyObject *shape, PyObject *strides, int element);
+
 // PyTorch's thread count, or -1 if it isn't attached.
 int torch_threads();
 

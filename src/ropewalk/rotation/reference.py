@@ -17,7 +17,7 @@ from ..errors import InputError
 
 Order = Literal["time_heads", "heads_time", "time"]
 
-_ORDERS: dict[str, int] = {"time_heads": -3, "heads_time": -2, "time": -2}
+ORDERS: dict[str, int] = {"time_heads": -3, "heads_time": -2, "time": -2}
 """Which axis of ``x`` is time."""
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -63,7 +63,7 @@ def rotate(
     check(x, cos, sin, pairing, order, rotary_offset)
     planes = cos.shape[-1]
     if order != "time":
-        axis = _ORDERS[order]
+        axis = ORDERS[order]
         # From (…, time, planes) to (…, time, 1, planes) or (…, 1, time, planes).
         cos, sin = (library.insert_axis(t, -2 if axis == -3 else -3) for t in (cos, sin))
     if inverse:
@@ -92,7 +92,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "half is NeoX or rotate_half, adjacent is GPT-J or interleaved",
     ),
     "order": (
-        tuple(_ORDERS),
+        tuple(ORDERS),
         "'time_heads', 'heads_time' or 'time'",
         "name the order of the axes of x",
     ),
@@ -108,14 +108,14 @@ def check_option(name: str, value: Any) -> None:
 
 def time_axis(order: str) -> int:
     """Return the axis of time, counted from the end."""
-    return _ORDERS[order]
+    return ORDERS[order]
 
 
 def check(x: Any, cos: Any, sin: Any, pairing: str, order: str, rotary_offset: int) -> None:
     """Refuse shapes and options that do not fit together; cos and sin are per token."""
     check_option("pairing", pairing)
     check_option("order", order)
-    axis, inner = _ORDERS[order], 2 if order == "time" else 3
+    axis, inner = ORDERS[order], 2 if order == "time" else 3
     shape, table = tuple(x.shape), tuple(cos.shape)
     if len(shape) < inner:
         raise InputError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
@@ -18,6 +17,7 @@ from ..rotation import native
 from ..rotation.reference import Order
 from . import operators
 from .arguments import check_call, ready_call
+from .memory import empty_like
 
 Pairing = Literal["half", "adjacent"]
 
@@ -74,7 +74,7 @@ def rotate(
             ``x`` not a float tensor.
     """
     if not is_compiling() and type(x) is Tensor:
-        target = torch.empty_like(x) if out is None else out
+        target = empty_like(x) if out is None else out
         if not _kernel(
             x,
             None,
@@ -117,7 +117,7 @@ def rotate_qk(
     ``q`` and ``k`` differ at most in their number of heads. ``out`` is a pair of tensors.
     """
     if not is_compiling() and type(q) is type(k) is Tensor:
-        q_out, k_out = (torch.empty_like(q), torch.empty_like(k)) if out is None else out
+        q_out, k_out = (empty_like(q), empty_like(k)) if out is None else out
         if not _kernel(
             q,
             k,
@@ -159,7 +159,19 @@ def rotate_(
 ) -> Tensor:
     """Rotate ``x`` where it lies and return it; arguments as in `rotate`."""
     if not is_compiling() and not _kernel(
-        x, None, x, None, cos, sin, pairing, order, rotary_offset, inverse, positions, plane_axes, 0
+        x,
+        None,
+        x,
+        None,
+        cos,
+        sin,
+        pairing,
+        order,
+        rotary_offset,
+        inverse,
+        positions,
+        plane_axes,
+        0,
     ):
         return x
     call = ready_call((x,), cos, sin, pairing, order, rotary_offset, inverse, positions, plane_axes)
@@ -181,7 +193,19 @@ def rotate_qk_(
 ) -> tuple[Tensor, Tensor]:
     """Rotate queries and keys where they lie and return them; arguments as in `rotate`."""
     if not is_compiling() and not _kernel(
-        q, k, q, k, cos, sin, pairing, order, rotary_offset, inverse, positions, plane_axes, 0
+        q,
+        k,
+        q,
+        k,
+        cos,
+        sin,
+        pairing,
+        order,
+        rotary_offset,
+        inverse,
+        positions,
+        plane_axes,
+        0,
     ):
         return q, k
     call = ready_call(

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, MissingExtraError
 from ..rotation import fused_reference, native
 from ..rotation.reference import Order
 from .arguments import Call, check_call, ready_call
 from .functional import Pairing
+from .memory import empty_like
 from .operators import readable_rows
 
 
@@ -73,7 +74,23 @@ def norm_rotate_qk(
     )
     if out is not None:
         check_call((q, k), out)
-    target = (torch.empty_like(q), torch.empty_like(k)) if out is None else out
+    target = (empty_like(q), empty_like(k)) if out is None else out
+    if not _recorded(q, k, *weights, call.cos, call.sin) and (triton := _triton(q)) is not None:
+        triton.norm_rotate_qk(
+            q,
+            k,
+            cos,
+            sin,
+            *weights,
+            eps=eps,
+            weight_offset=weight_offset,
+            positions=positions,
+            plane_axes=plane_axes,
+            out_q=target[0],
+            out_k=target[1],
+            **_options(call),
+        )
+        return target[0], target[1]
     if _recorded(q, k, *weights, call.cos, call.sin) or not _fused(
         call, (q, k, None), (*target, None), weights, eps, weight_offset, None
     ):
@@ -152,7 +169,29 @@ def rotate_into_cache(
     )
     if out is not None:
         check_call((q,), (out,))
-    target = torch.empty_like(q) if out is None else out
+    target = empty_like(q) if out is None else out
+    # One weight of two is for the readable path.
+    paired = (q_weight is None) == (k_weight is None)
+    if paired and not _recorded(q, k, v) and (triton := _triton(q)) is not None:
+        triton.rotate_into_cache(
+            q,
+            k,
+            v,
+            cos,
+            sin,
+            k_cache,
+            v_cache,
+            slots,
+            q_weight=weights[0],
+            k_weight=weights[1],
+            eps=eps,
+            weight_offset=weight_offset,
+            positions=positions,
+            plane_axes=plane_axes,
+            out_q=target,
+            **_options(call),
+        )
+        return target
     if not _recorded(q, k, v, *(w for w in weights if w is not None)) and _fused(
         call,
         (q, k, v),
@@ -173,6 +212,17 @@ def rotate_into_cache(
     fused_reference.write_cache(k_cache, turned[1], slots, order=order)
     fused_reference.write_cache(v_cache, v, slots, order=order)
     return turned[0] if out is None else out.copy_(turned[0])
+
+
+def _triton(q: Tensor) -> Any:
+    """Return the kernels for this tensor's GPU, or None."""
+    if q.device.type != "cuda":
+        return None
+    try:
+        from ..rotation import triton_kernel
+    except MissingExtraError:
+        return None
+    return triton_kernel
 
 
 def _options(call: Call) -> dict[str, Any]:
@@ -240,7 +290,9 @@ def _check_caches(call: Call, v: Any, k_cache: Any, v_cache: Any, slots: Any) ->
             expected=f"those of k_cache, {tuple(k_cache.shape[:2])}",
             fix="make both caches alike",
         )
-    fused_reference.check_slots(slots, q, k_cache, order=call.order)
+    # On a GPU the kernel looks at the slots itself: asking here would stop the stream.
+    if q.device.type != "cuda":
+        fused_reference.check_slots(slots, q, k_cache, order=call.order)
 
 
 def _fused(

@@ -11,7 +11,7 @@ from torch.compiler import is_compiling
 
 from ..errors import InputError
 from ..rope import Rope
-from ..rotation.reference import Order, check_option, time_axis
+from ..rotation.reference import ORDERS, Order, check_option
 from ..tables import cos_sin, fill_rows
 from . import cos_sin_operator
 from .functional import rotate_qk, rotate_qk_
@@ -60,6 +60,8 @@ class RotaryEmbedding(torch.nn.Module):
         # Formed here, because a tracer can't follow it.
         self._text = rope.to_json()
         self.max_length = max_length
+        # Whether the frequencies are the same at every length.
+        self._steady = not rope.scaling.length_dependent
         self._tables: dict[tuple[torch.device, torch.dtype], _GrowingTable] = {}
 
     @property
@@ -105,37 +107,43 @@ class RotaryEmbedding(torch.nn.Module):
         Raises:
             InputError: heads of another width than the rope's, and as `rotate_qk`.
         """
-        check_option("order", order)
-        if q.shape[-1] != self._rope.head_dim:
+        shape = q.shape
+        if order not in ORDERS:
+            check_option("order", order)
+        if shape[-1] != self._rope.head_dim:
             raise InputError(
                 "q",
-                found=f"heads of {q.shape[-1]} lanes",
+                found=f"heads of {shape[-1]} lanes",
                 expected=f"{self._rope.head_dim}, the head_dim of the rope",
                 fix="check head_dim and the order of the axes",
             )
-        options: dict[str, Any] = {
-            "pairing": self._rope.pairing,
-            "order": order,
-            "rotary_offset": self._rope.rotary_offset,
-            "inverse": inverse,
-        }
         turn = rotate_qk_ if in_place else rotate_qk
-        time = q.shape[time_axis(order)]
-        tabled = not self._rope.scaling.length_dependent and not is_compiling()
-        if positions is None and tabled:
+        time = shape[ORDERS[order]]
+        tabled = self._steady and not is_compiling()
+        if tabled and positions is None:
             cos, sin = self._rows(offset + time, q)
-            return turn(q, k, cos, sin, positions=offset, **options)
-        if positions is None:
-            positions = torch.arange(offset, offset + time, device=q.device)
-            if length is None and self._rope.scaling.length_dependent:
-                length = offset + time
-        elif tabled and not positions.is_floating_point():
-            count = self._rows_for(positions)
-            if count:
-                cos, sin = self._rows(count, q)
-                return turn(q, k, cos, sin, positions=positions, **options)
-        cos, sin = self.cos_sin(positions, length=length, dtype=_wide(q))
-        return turn(q, k, cos, sin, **options)
+            rows: Any = offset
+        elif tabled and positions is not None and (count := self._rows_for(positions)):
+            cos, sin = self._rows(count, q)
+            rows = positions
+        else:
+            if positions is None:
+                positions = torch.arange(offset, offset + time, device=q.device)
+                if length is None and not self._steady:
+                    length = offset + time
+            cos, sin = self.cos_sin(positions, length=length, dtype=_wide(q))
+            rows = None
+        return turn(
+            q,
+            k,
+            cos,
+            sin,
+            pairing=self._rope.pairing,
+            order=order,
+            rotary_offset=self._rope.rotary_offset,
+            inverse=inverse,
+            positions=rows,
+        )
 
     def cos_sin(
         self, positions: Tensor, *, length: int | None = None, dtype: torch.dtype | None = None
@@ -149,6 +157,8 @@ class RotaryEmbedding(torch.nn.Module):
 
     def _rows_for(self, positions: Tensor) -> int:
         """Return how many rows serve these positions, or 0: they are better formed singly."""
+        if positions.is_floating_point():
+            return 0
         if self.max_length is not None:
             return self.max_length
         # Asking a GPU for the largest position would stop its stream.

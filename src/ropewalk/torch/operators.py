@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, MissingExtraError
 from ..rotation import native, reference
 from ..rotation.rows import pick_rows
 from .arguments import Call
+from .memory import empty_like
 
 _library = torch.library.Library("ropewalk", "DEF")
 _OPTIONS = (
@@ -156,10 +157,9 @@ def _kernel_runs(xs: tuple[Tensor, ...], outs: tuple[Tensor, ...], call: Call) -
 def _triton_runs(xs: tuple[Tensor, ...], outs: tuple[Tensor, ...], call: Call) -> bool:
     try:
         from ..rotation import triton_kernel
-    except ImportError:
+    except MissingExtraError:
         return False
-    triton_kernel.launch(xs, outs, call)
-    return True
+    return triton_kernel.launch(xs, outs, call)
 
 
 def _call(xs: tuple[Tensor, ...], cos: Tensor, sin: Tensor, options: tuple[Any, ...]) -> Call:
@@ -167,7 +167,7 @@ def _call(xs: tuple[Tensor, ...], cos: Tensor, sin: Tensor, options: tuple[Any, 
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor, *options: Any) -> Tensor:
-    out = torch.empty_like(x)
+    out = empty_like(x)
     _run((x,), (out,), _call((x,), cos, sin, options))
     return out
 
@@ -175,7 +175,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor, *options: Any) -> Tensor:
 def _rotate_qk(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *options: Any
 ) -> tuple[Tensor, Tensor]:
-    out = torch.empty_like(q), torch.empty_like(k)
+    out = empty_like(q), empty_like(k)
     _run((q, k), out, _call((q, k), cos, sin, options))
     return out
 

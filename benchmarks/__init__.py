@@ -1,0 +1,1 @@
+"""Timing Ropewalk beside other rotary embeddings; not part of the installed package."""
