@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .timing import Quartiles, Timing, ratio
+from .timing import Quartiles, Timing, quartiles, ratio
 
 SCHEMA_VERSION = 1
 
@@ -44,7 +44,7 @@ class CaseResult:
         return ratio(self.timings[name], self.timings[base])
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON value, every sample included."""
+        """Return it as a JSON value, with the median of each round."""
         rows = []
         for name, timing in self.timings.items():
             q, base = timing.quartiles, self.to_baseline(name)
@@ -52,7 +52,13 @@ class CaseResult:
                 "name": name,
                 "seconds": {"low": q.low, "median": q.median, "high": q.high},
                 "calls_per_sample": timing.batch,
-                "rounds": [list(samples) for samples in timing.rounds],
+                "samples": len(timing.samples),
+                # Four digits: more is noise, and the file is read by people.
+                "rounds": [
+                    float(f"{quartiles(samples).median:.4g}")
+                    for samples in timing.rounds
+                    if samples
+                ],
                 "error_over_allowed": self.errors.get(name),
                 "tokens": self.tokens.get(name),
                 "baseline": self.baselines.get(name),

@@ -16,6 +16,11 @@ constexpr int64_t kItemSize[kDtypes] = {4, 8, 2, 2};
 constexpr int64_t kLargestHead = 2048;
 constexpr int kLargestSides = 3;
 
+// The processor's own prefetching ends at a page, and the arithmetic leaves it less room to look
+// ahead than a plain loop over the same bytes has: in place, this makes a fifth of the time. An
+// address past the end is harmless, but looked up: small work does without.
+constexpr int64_t kAhead = 4096;
+
 // One of queries, keys, values.
 struct Side {
     const void *x;
@@ -35,6 +40,7 @@ struct Job {
     Dtype dtype;
     int64_t batch, time, head_dim, planes, offset;
     bool adjacent, inverse;
+    bool small;  // fits the first-level cache
 
     // Tables: of float (double for f64). Per token, or rows picked by position.
     const void *cos, *sin;

@@ -350,7 +350,8 @@ Outcome perform(const Request &request) {
         for (int s = 0; s < job.sides; ++s) job.side[s].past = aligned_apart(job.side[s], job);
     Running running = {job, chosen().run[int(job.dtype)]};
     const int64_t bytes = tokens * token_bytes;
-    if (bytes < kHoldBytes) {
+    job.small = bytes < kHoldBytes;
+    if (job.small) {
         running.run(job, 0, tokens);
         return Outcome::done;
     }

@@ -414,7 +414,8 @@ def test_the_json_holds_every_sample() -> None:
     assert found["machine"]["threads"] == torch.get_num_threads()
     row = found["cases"][0]["rows"][2]
     assert row["name"] == "ropewalk in place"
-    assert row["rounds"] == [[3.0], [3.0]]
+    assert row["rounds"] == [3.0, 3.0]
+    assert row["samples"] == 2
     assert row["to_baseline"]["median"] == 0.375
     assert found["claims"][0]["met"] is True
     assert found["cases"][2]["left_out"]
