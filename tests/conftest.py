@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import random
 import shutil
@@ -12,6 +14,11 @@ import pytest
 
 from ropewalk.extend.loading import builtin_model
 from ropewalk.rotation.native import kernels
+
+# Triton decides once, when it is first imported, whether kernels are interpreted; other tests
+# import it by way of torch.compile.
+if importlib.util.find_spec("triton") is not None:
+    importlib.import_module("triton_at_hand")
 
 TINY = {
     "architectures": ["LlamaForCausalLM"],

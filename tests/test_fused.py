@@ -221,6 +221,22 @@ def test_refusals_leave_the_cache_alone(change, message):
     assert not parts["v_cache"].any()
 
 
+def test_the_kernel_itself_looks_at_slots():
+    """Python looks first; the kernel must not lean on it."""
+    module = native.attach_torch()
+    if module is None:
+        pytest.skip("built without a compiler, or with an old PyTorch")
+    for slot, outcome in ((7, native.Outcome.DONE), (8, native.Outcome.OUTSIDE_CACHE)):
+        parts = one_step(slots=torch.tensor([[0, 1, slot]]))
+        q, k, v, cos, sin, k_cache, v_cache, slots = parts.values()
+        found = module.fused(
+            q, k, v, q.clone(), k_cache, v_cache, cos, sin, "half", "time_heads", 0,
+            None, None, None, None, 0.0, 0.0, slots, 1,
+        )  # fmt: skip
+        assert found == outcome
+        assert bool(k_cache.any()) == (outcome is native.Outcome.DONE)
+
+
 def test_gradients_pass_through_the_norm():
     q, k = (make((1, 3, n, 8), torch.float64, n).requires_grad_() for n in (2, 1))
     scale = [w.requires_grad_() for w in weights(8, torch.float64)]
