@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rotary_classes import built_classes
 from transformers import AutoConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -31,21 +32,43 @@ from ropewalk import (
 )
 from ropewalk.models import FAMILIES, QueryTemperature, read, read_config
 
-UPSTREAM = sorted(name for name, family in FAMILIES.items() if not family.remote)
-# Values without which the class defaults make no model: 4096 lanes are not 96 heads, GLM's
-# three axes divide 32 planes, and mllama's list of cross attention layers has no default that
-# fits every depth.
+# Tables and rotation of every family are compared in test_coverage.py.
+# The config of musicflamingo is that of a language model with a rope beside it.
+UPSTREAM = sorted(
+    name for name, family in FAMILIES.items() if not family.remote and name != "musicflamingo"
+)
+# Values without which the class defaults have no rope or make no model: 4096 lanes are not 96
+# heads, GLM's three axes divide 32 planes, and mllama's list of cross attention layers has no
+# default that fits every depth.
 NEEDED = {
     "glm4v_text": {"partial_rotary_factor": 0.5},
+    "glm_ocr_text": {"partial_rotary_factor": 0.5},
     "glm4_moe": {"head_dim": 128},
+    "glm4v_moe_text": {"head_dim": 128},
     "mllama_text_model": {"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]},
+    "bamba": {"attn_layer_indices": [9, 18, 27]},
+    "esm": {"position_embedding_type": "rotary"},
+    "wav2vec2-bert": {"position_embeddings_type": "rotary"},
+    "wav2vec2-conformer": {"position_embeddings_type": "rotary"},
+    "seamless_m4t": {"position_embeddings_type": "rotary"},
+    "granitemoehybrid": {"position_embedding_type": "rope"},
+    "zamba2": {"use_mem_rope": True},
+    "qwen3_omni_moe_text": {"head_dim": 128},
 }
 SEEN = json.loads((Path(__file__).parent / "configs_seen.json").read_text())
 
 
+def config_class(name: str):
+    """The class whose defaults a row repeats."""
+    wanted = FAMILIES[name].defaults_of.removeprefix("transformers' ")
+    if name in CONFIG_MAPPING:
+        return CONFIG_MAPPING[name]
+    built = next(b for b in built_classes() if b.config_name == wanted)
+    return built.config_class
+
+
 def upstream(name: str, **values):
-    cls = CONFIG_MAPPING[name]
-    return cls(**NEEDED.get(name, {}), **values)
+    return config_class(name)(**{**NEEDED.get(name, {}), **values})
 
 
 def module_of(config):
@@ -112,11 +135,17 @@ def check_against_upstream(config, length=None):
     return plan
 
 
+def told(config, key: str):
+    """A value of a config, under whatever name its class keeps it; None where it has none."""
+    values = config.to_dict()
+    return values.get(config.attribute_map.get(key, key), values.get(key))
+
+
 @pytest.mark.parametrize("name", UPSTREAM)
 def test_defaults_are_those_of_transformers(name):
     config = upstream(name)
     assert type(config).__name__ in FAMILIES[name].defaults_of
-    full = read_config(config.to_dict(), "config.json")
+    full = read_config({**config.to_dict(), "model_type": name}, "config.json")
     bare = read_config({"model_type": name, **NEEDED.get(name, {})}, "config.json")
     assert full.layers == bare.layers
     assert (full.heads, full.kv_heads, full.stated_length, full.value_dim) == (
@@ -125,97 +154,20 @@ def test_defaults_are_those_of_transformers(name):
         bare.stated_length,
         bare.value_dim,
     )
-    assert full.heads == config.num_attention_heads
-    assert len(full.layers) == config.num_hidden_layers
-    assert full.stated_length == config.max_position_embeddings
-    kv_heads = getattr(config, "num_key_value_heads", None)
+    if FAMILIES[name].prepare is not None:  # counts of the part that is rotated
+        return
+    assert full.heads == told(config, "num_attention_heads")
+    layers = told(config, "num_hidden_layers") or told(config, "num_layers")
+    assert len(full.layers) == layers
+    if FAMILIES[name].axial is None:
+        assert full.stated_length == told(config, "max_position_embeddings")
+    kv_heads = told(config, "num_key_value_heads")
     if kv_heads is not None:
         assert full.kv_heads == kv_heads
-    kinds = getattr(config, "layer_types", None)
-    if kinds is not None and name != "falcon_h1":  # whose layers are all "hybrid"
+    kinds = told(config, "layer_types")
+    # Falcon H1's layers are all "hybrid", RecurrentGemma's and Bamba's have other names there.
+    if kinds is not None and name not in ("falcon_h1", "recurrent_gemma", "bamba"):
         assert [layer.kind for layer in full.layers] == list(kinds)
-
-
-@pytest.mark.parametrize("name", [n for n in UPSTREAM if n not in ("gptj", "codegen")])
-def test_frequencies_are_those_of_transformers(name):
-    check_against_upstream(upstream(name))
-
-
-@pytest.mark.parametrize("name", ["gptj", "codegen"])
-def test_sinusoid_tables_of_gptj_and_codegen(name):
-    module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
-    rope = read_config(upstream(name).to_dict(), "config.json").rope
-    assert rope is not None
-    sin, cos = module.create_sinusoidal_positions(64, rope.rotary_dim).double().chunk(2, dim=-1)
-    want_cos, want_sin = rope.cos_sin(np.arange(64))
-    # Angles up to 64 formed in float32: half a unit of 64 is 2^-19, the frequency as above.
-    tolerance = 2.0**-19 + 64 * float32_tolerance(rope.theta)
-    assert np.abs(cos.numpy() - want_cos).max() <= tolerance
-    assert np.abs(sin.numpy() - want_sin).max() <= tolerance
-
-
-PAIRED = [
-    name for name in UPSTREAM if name not in ("gptj", "codegen", "llama4_text", "deepseek_v2")
-]
-
-
-@pytest.mark.parametrize("name", PAIRED)
-def test_pairing_and_direction_are_those_of_transformers(name):
-    """Scores of rotated q and k agree only if the same lanes make a plane."""
-    config = upstream(name)
-    module, rotary = module_of(config), rotary_of(config)
-    plan = read_config(config.to_dict(), "config.json")
-    layer = next(layer for layer in plan.layers if layer.rope is not None)
-    rope = layer.rope
-    generator = torch.Generator().manual_seed(20)
-    lanes = rope.rotary_dim
-    q, k = torch.randn(2, 1, 1, 5, lanes, generator=generator)
-    positions = torch.tensor([[0, 1, 2, 9, 30]])
-    several = "layer_type" in inspect.signature(rotary.forward).parameters
-    extra = {"layer_type": layer.kind} if several else {}
-    if "mrope" in inspect.getsource(type(rotary)):
-        positions = positions[None].expand(3, -1, -1)
-    cos, sin = rotary(q, positions, **extra)
-    family = FAMILIES[name]
-    apply = getattr(
-        module,
-        "apply_rotary_pos_emb_interleave" if family.pairing_switch else "apply_rotary_pos_emb",
-    )
-    if "q" in inspect.signature(apply).parameters:
-        their_q, their_k = apply(q, k, cos, sin)
-    else:
-        their_q, their_k = apply(q, cos, sin), apply(k, cos, sin)
-    table = rope.cos_sin(np.array([0, 1, 2, 9, 30]))
-    mine = [
-        ropewalk.rotate(x.numpy(), *table, pairing=rope.pairing, order="heads_time") for x in (q, k)
-    ]
-    scores = their_q.double() @ their_k.double().mT
-    want = mine[0].astype(float) @ mine[1].astype(float).swapaxes(-1, -2)
-    # Each of `lanes` products is off by the angle's float32 error at position 30.
-    bound = q.abs().max() * k.abs().max() * lanes
-    tolerance = float(bound) * 30 * 4 * float32_tolerance(rope.theta)
-    assert np.abs(scores.numpy() - want).max() <= tolerance
-    if family.pairing_switch is None:
-        # Without reordering at run time the rotated lanes themselves agree, direction included.
-        assert np.abs(their_q.numpy() - mine[0]).max() <= tolerance
-
-
-@pytest.mark.parametrize("name", ["llama4_text", "deepseek_v2"])
-def test_pairing_of_complex_products(name):
-    config = upstream(name)
-    module, rotary = module_of(config), rotary_of(config)
-    rope = read_config(config.to_dict(), "config.json").rope
-    generator = torch.Generator().manual_seed(21)
-    q, k = torch.randn(2, 1, 5, 1, rope.rotary_dim, generator=generator)
-    positions = torch.tensor([[0, 1, 2, 9, 30]])
-    if name == "deepseek_v2":  # heads come before time there
-        q, k = q.transpose(1, 2), k.transpose(1, 2)
-    theirs, _ = module.apply_rotary_emb(q, k, rotary(q, positions))
-    order = "heads_time" if name == "deepseek_v2" else "time_heads"
-    table = rope.cos_sin(np.array([0, 1, 2, 9, 30]))
-    mine = ropewalk.rotate(q.numpy(), *table, pairing=rope.pairing, order=order)
-    tolerance = float(q.abs().max()) * 2 * 30 * 4 * float32_tolerance(rope.theta)
-    assert np.abs(theirs.numpy() - mine).max() <= tolerance
 
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
@@ -684,15 +636,18 @@ def test_nested_text_config():
     assert "some_new_vision_model" in text
 
 
-def test_sections_of_several_axes_are_kept_in_the_sources():
+def test_sections_of_several_axes():
     block = {"type": "mrope", "mrope_section": [16, 24, 24]}
     plan = read_config({"model_type": "qwen2_vl", "rope_scaling": block}, "config.json")
     assert plan.rope.scaling.kind == "plain"
     assert plan.sources["mrope_section"].value == [16, 24, 24]
-    assert any("M-RoPE" in note for note in plan.notes)
+    axes = plan.layers[0].axes
+    assert axes.plane_axes.tolist() == [0] * 16 + [1] * 24 + [2] * 24
+    assert axes.on_text() == plan.rope
     block["mrope_section"] = [16, 24, 25]
-    notes = read_config({"model_type": "qwen2_vl", "rope_scaling": block}, "config.json").notes
-    assert any("does not add up to the 64 planes" in note for note in notes)
+    plan = read_config({"model_type": "qwen2_vl", "rope_scaling": block}, "config.json")
+    assert plan.layers[0].axes is None
+    assert any("does not add up to the 64 planes" in note for note in plan.notes)
 
 
 def test_trained_length_with_dual_chunk_attention():

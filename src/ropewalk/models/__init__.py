@@ -2,7 +2,7 @@
 
 from .families import FAMILIES
 from .hf import read_config
-from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced
+from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced, Tower
 from .read import read
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "ModelPositions",
     "QueryTemperature",
     "Sourced",
+    "Tower",
     "read",
     "read_config",
 ]

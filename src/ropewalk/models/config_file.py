@@ -12,6 +12,9 @@ from .family import Family
 from .plan import Sourced
 from .spellings import SPELLINGS
 
+# Beyond it a float no longer holds every whole number; no model has such a size.
+_LARGEST_COUNT = 2**53
+
 
 @dataclass
 class ConfigFile:
@@ -34,6 +37,7 @@ class ConfigFile:
     family: Family
     sources: dict[str, Sourced] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    _by_layer: dict[int, Mapping[str, Any]] | None = None
 
     def note(self, text: str) -> None:
         """Add a note once."""
@@ -52,6 +56,18 @@ class ConfigFile:
     def default_origin(self) -> str:
         """How a source names a default of the family's code."""
         return f"default of {self.family.defaults_of}"
+
+    def of_layer(self, index: int) -> Mapping[str, Any]:
+        """Return what ``per_layer_config`` says about one layer; empty where it says nothing."""
+        if self._by_layer is None:
+            listed = self.values.get("per_layer_config")
+            pairs = listed.items() if isinstance(listed, Mapping) else ()
+            self._by_layer = {
+                int(key): found
+                for key, found in pairs
+                if str(key).isdecimal() and len(str(key)) < 7 and isinstance(found, Mapping)
+            }
+        return self._by_layer.get(index, {})
 
     def keys_of(self, concept: str) -> tuple[str, ...]:
         """Return the keys that mean a concept, those of the family first."""
@@ -97,6 +113,13 @@ class ConfigFile:
                 f"{self.label}: {found.source.split(': ', 1)[1]}",
                 found=repr(found.value),
                 expected="a whole number, 0 or more" if zero else "a whole number above 0",
+                fix="correct the value",
+            )
+        if value > _LARGEST_COUNT:
+            raise InputError(
+                f"{self.label}: {found.source.split(': ', 1)[1]}",
+                found=f"a number of {len(str(value))} digits",
+                expected=f"at most {_LARGEST_COUNT}",
                 fix="correct the value",
             )
         return Sourced(value, found.source)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from ..rope import Rope
 from ..scaling.yarn import temperature
 from .gguf_families import ARCHITECTURES, RUNTIME, WITHOUT_ROPE, Architecture
-from .gguf_header import GGUFHeader
+from .gguf_header import GGUFHeader, Header
+from .gguf_layers import linear_layers, local_layers, rope_flags
 from .gguf_scaling import GGUFScaling
 from .gguf_values import GGUFValues
 from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced
@@ -19,15 +22,20 @@ from .spellings import hint
 _MOST_LAYERS = 10_000
 
 
-def read_gguf(path: Path) -> ModelPositions:
+def read_gguf(path: Path, overrides: Mapping[str, Any] | None = None) -> ModelPositions:
     """Read the position plan of a GGUF file; weights stay on the disk.
+
+    Args:
+        path: the file.
+        overrides: metadata keys to read as if the file had these values.
 
     Raises:
         InputError: a damaged file, an unknown architecture, or values that fit no rope.
     """
     try:
         with GGUFHeader(path) as header:
-            return _read(header)
+            header.values.update(overrides or {})
+            return read_header(header)
     except OSError as error:
         raise InputError(
             str(path),
@@ -37,9 +45,14 @@ def read_gguf(path: Path) -> ModelPositions:
         ) from None
 
 
-def _read(header: GGUFHeader) -> ModelPositions:
+def read_header(header: Header) -> ModelPositions:
+    """Read the position plan from the metadata of a file.
+
+    Raises:
+        InputError: an unknown architecture, or values that fit no rope.
+    """
     name = header.values.get("general.architecture")
-    architecture = _architecture(str(header.path), name)
+    architecture = find_architecture(str(header.path), name)
     values = GGUFValues(header, str(name))
     if architecture.axes:
         values.note(
@@ -47,6 +60,13 @@ def _read(header: GGUFHeader) -> ModelPositions:
             "image and video positions are not described"
         )
     layers = values.require("block_count")
+    if layers == architecture.alibi_layers:
+        raise InputError(
+            values.where("block_count"),
+            found=f"{layers} layers: the {name} model of that size has ALiBi",
+            expected="a model with rotary embeddings",
+            fix="there is no rope in it to inspect",
+        )
     if layers > _MOST_LAYERS:
         raise InputError(
             values.where("block_count"),
@@ -89,7 +109,8 @@ def _read(header: GGUFHeader) -> ModelPositions:
     return dataclasses.replace(plan, original_length=original)
 
 
-def _architecture(label: str, name: object) -> Architecture:
+def find_architecture(label: str, name: object) -> Architecture:
+    """Return the row of an architecture, or refuse it by name."""
     where = f"{label}: general.architecture"
     if not isinstance(name, str):
         raise InputError(
@@ -179,6 +200,12 @@ class _Ropes:
         if found in (None, 0):
             return None
         window = self.values.require(key)
+        if self.architecture.symmetric:
+            self.values.note(
+                f"the window of {window} tokens is {window // 2} to each side; shown are the "
+                f"{window // 2 + 1} tokens back, the query itself included"
+            )
+            window = window // 2 + 1
         if not self.architecture.period:
             self.values.note(
                 f"{self.values.prefix}.{key} {window} is in the file, but {RUNTIME} applies no "
@@ -220,6 +247,9 @@ class _Ropes:
             rotary_dim = values.count("rope.dimension_count_swa") or rotary_dim
         if rotary_dim is None:
             rotary_dim, origin = head_dim, "derived: head_dim (all lanes)"
+        if architecture.halved_full and not local:
+            rotary_dim //= 2
+            origin += f" / 2 (rule of {RUNTIME}: full layers turn half)"
         values.sources["rotary_dim"] = Sourced(rotary_dim, origin)
         scaling = self.scaling.of(local=local, rotary_dim=rotary_dim, theta=self._theta(local))
         try:
@@ -271,7 +301,9 @@ class _Ropes:
 def _layers(
     values: GGUFValues, architecture: Architecture, built: _Ropes, count: int
 ) -> list[LayerPositions]:
-    local = _local_layers(values, architecture, built.window, count)
+    local = local_layers(values, architecture, built.window, count)
+    linear = linear_layers(values, architecture, count)
+    rotating = rope_flags(values, architecture, built.window, local, count)
     kv_heads = values.get("attention.head_count_kv")
     heads = values.get("attention.head_count")
     out = []
@@ -280,16 +312,15 @@ def _layers(
             isinstance(listed, list) and index < len(listed) and listed[index] == 0
             for listed in (kv_heads, heads)
         )
-        linear = architecture.linear_period and (index + 1) % architecture.linear_period
-        if none or linear:
-            kind = "linear_attention" if linear else "no_attention"
+        if none or linear[index]:
+            kind = "linear_attention" if linear[index] else "no_attention"
             out.append(LayerPositions(index, kind, None))
             continue
         kind = "full_attention"
         if local[index]:
             kind = "chunked_attention" if architecture.chunk else "sliding_attention"
         window = built.window if local[index] else None
-        if not _has_rope(architecture, built.window, index, local=local[index]):
+        if not rotating[index]:
             tempered = architecture.query_temperature
             query = None if tempered is None else QueryTemperature(*tempered)
             out.append(LayerPositions(index, kind, None, window, 1.0, query))
@@ -305,34 +336,6 @@ def _layers(
     return out
 
 
-def _has_rope(architecture: Architecture, window: int | None, index: int, *, local: bool) -> bool:
-    if architecture.no_rope == "full":
-        return local or window is None
-    if architecture.no_rope == "every_4th":
-        return bool((index + 1) % 4) or bool(architecture.chunk and window is None)
-    return True
-
-
-def _local_layers(
-    values: GGUFValues, architecture: Architecture, window: int | None, count: int
-) -> list[bool]:
-    if window is None:
-        return [False] * count
-    key = "attention.sliding_window_pattern"
-    pattern = values.get(key)
-    if isinstance(pattern, list):
-        if len(pattern) < count:
-            raise InputError(
-                values.where(key),
-                found=f"{len(pattern)} entries",
-                expected=f"{count}, one per layer",
-                fix="convert the model again",
-            )
-        return [bool(entry) for entry in pattern[:count]]
-    period = architecture.period if pattern is None else values.require(key)
-    return [(index + 1) % period != 0 for index in range(count)]
-
-
 def _temperature(values: GGUFValues) -> QueryTemperature | None:
     beta = values.number("attention.temperature_scale")
     if not beta:
@@ -340,4 +343,8 @@ def _temperature(values: GGUFValues) -> QueryTemperature | None:
     values.sources["query_temperature"] = Sourced(
         beta, values.origin("attention.temperature_scale")
     )
-    return QueryTemperature(beta, values.require("attention.temperature_length"))
+    length = values.count("attention.temperature_length")
+    if length is None:
+        # llama.cpp takes the original length for mistral3, whose files have no length here.
+        length = values.count("rope.scaling.original_context_length")
+    return QueryTemperature(beta, length or values.require("context_length"))

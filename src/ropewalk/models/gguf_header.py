@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,17 @@ _VERSIONS = (2, 3)
 # The smallest entries: a key of one byte with a one-byte value; a tensor without a name.
 _LEAST_PAIR, _LEAST_TENSOR = 8 + 1 + 4 + 1, 8 + 4 + 4 + 8
 _MOST_DIMENSIONS = 4
+# A sparse file can be of any size and cost nothing on the disk, so the size of the file is no
+# bound of the work. Large vocabularies have 2^18 texts with 2^19 merges, in 10 MB.
+_LARGEST_HEADER, _LARGEST_TEXT = 2**28, 2**24
+_MOST_PAIRS, _MOST_TENSORS, _MOST_TEXTS, _MOST_NUMBERS = 2**16, 2**18, 2**21, 2**16
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A long array of which only the length was read: texts, or more numbers than layers."""
+
+    count: int
 
 
 @dataclass(frozen=True)
@@ -49,19 +60,38 @@ class TensorInfo:
     offset: int
 
 
+class Header(Protocol):
+    """Metadata of a GGUF file, from the file or from a listing of it."""
+
+    path: Path
+    values: dict[str, Any]
+
+    def floats(self, name: str, most: int = 65536) -> npt.NDArray[np.float64] | None:
+        """Return a small one-dimensional tensor of floats, or None where there is none."""
+
+
 class GGUFHeader:
     """An open GGUF file of which only the header was read. Use as a context manager.
 
     Attributes:
-        values: the metadata by key. Arrays of strings are given as their length only.
+        values: the metadata by key. Arrays of texts and very long ones are
+            `LeftOut`.
         tensors: the tensors by name.
+        kinds: the type number of every value.
+        pair_spans: where each key with its value stands, (start, end) in bytes.
+        tensors_span: where the list of tensors stands.
+        alignment: of the data.
+        data_start: where the tensors' data begin, bytes from the start of the file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.values: dict[str, Any] = {}
+        self.kinds: dict[str, int] = {}
+        self.pair_spans: dict[str, tuple[int, int]] = {}
         self.tensors: dict[str, TensorInfo] = {}
         self._at = 0
+        self._texts = 0
         if path.stat().st_size < 24:
             raise self._damaged("a file shorter than a GGUF header")
         with path.open("rb") as file:
@@ -101,7 +131,7 @@ class GGUFHeader:
                 fix="convert the model again",
             )
         dtype = np.dtype(_FLOAT_TENSORS[info.kind])
-        start, count = self._data + info.offset, info.shape[0]
+        start, count = self.data_start + info.offset, info.shape[0]
         if start + count * dtype.itemsize > self._size:
             raise self._damaged(f"a file that ends within tensor {name}")
         return np.frombuffer(self._bytes[start : start + count * dtype.itemsize], dtype).astype(
@@ -128,22 +158,36 @@ class GGUFHeader:
             )
         tensors, pairs = self._scalar("<Q"), self._scalar("<Q")
         left = self._size - self._at
-        if pairs > left // _LEAST_PAIR or tensors > left // _LEAST_TENSOR:
+        if pairs > min(left // _LEAST_PAIR, _MOST_PAIRS) or tensors > min(
+            left // _LEAST_TENSOR, _MOST_TENSORS
+        ):
             raise self._damaged(f"{pairs} values and {tensors} tensors in {self._size} bytes")
         for _ in range(pairs):
+            start = self._at
             key = self._string()
             if key in self.values:
                 raise self._damaged(f"the key {key!r} twice")
-            self.values[key] = self._value(self._scalar("<I"), key)
+            self.kinds[key] = self._scalar("<I")
+            self.values[key] = self._value(self.kinds[key], key)
+            self.pair_spans[key] = (start, self._at)
+        start = self._at
         for _ in range(tensors):
             self._tensor()
+        self.tensors_span = (start, self._at)
         alignment = self.values.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1 or alignment > 2**20:
             raise self._damaged(f"general.alignment {alignment!r}")
-        self._data = -(-self._at // alignment) * alignment
+        self.alignment = alignment
+        self.data_start = -(-self._at // alignment) * alignment
+
+    def raw(self, start: int, end: int) -> bytes:
+        """Return bytes of the header as they stand."""
+        return self._bytes[start:end]
 
     def _tensor(self) -> None:
         name = self._string()
+        if name in self.tensors:
+            raise self._damaged(f"the tensor {name!r} twice")
         dimensions = self._scalar("<I")
         if dimensions > _MOST_DIMENSIONS:
             raise self._damaged(f"tensor {name!r} of {dimensions} dimensions")
@@ -164,28 +208,41 @@ class GGUFHeader:
         item, count = self._scalar("<I"), self._scalar("<Q")
         if item in _SCALARS:
             size = struct.calcsize(_SCALARS[item])
+            if count > _MOST_NUMBERS:
+                self._skip(count * size)
+                return LeftOut(count)
             raw = self._take(count * size)
             return np.frombuffer(raw, np.dtype(_SCALARS[item])).tolist()
         if item != _STRING:
             raise self._damaged(f"{key!r}, an array of type {item}")
-        if count > (self._size - self._at) // 8:
+        self._texts += count
+        if count > (self._size - self._at) // 8 or self._texts > _MOST_TEXTS:
             raise self._damaged(f"{key!r} with {count} texts")
         for _ in range(count):
-            self._take(self._scalar("<Q"))
-        return count
+            self._skip(self._scalar("<Q"))
+        return LeftOut(count)
 
     def _scalar(self, layout: str) -> Any:
         raw = self._take(struct.calcsize(layout))
         return struct.unpack(layout, raw)[0]
 
     def _string(self) -> str:
-        return self._take(self._scalar("<Q")).decode("utf-8", errors="replace")
+        length = self._scalar("<Q")
+        if _LARGEST_TEXT < length <= self._size - self._at:
+            raise self._damaged(f"a text of {length} bytes in the header")
+        return self._take(length).decode("utf-8", errors="replace")
 
     def _take(self, count: int) -> bytes:
+        start = self._at
+        self._skip(count)
+        return self._bytes[start : self._at]
+
+    def _skip(self, count: int) -> None:
         if count > self._size - self._at:
             raise self._damaged("a file that ends within its header")
-        start, self._at = self._at, self._at + count
-        return self._bytes[start : self._at]
+        self._at += count
+        if self._at > _LARGEST_HEADER:
+            raise self._damaged(f"a header of more than {_LARGEST_HEADER} bytes")
 
     def _damaged(self, found: str) -> InputError:
         return InputError(

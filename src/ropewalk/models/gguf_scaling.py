@@ -136,7 +136,7 @@ class GGUFScaling:
 
     def _yarn(self, factor: float) -> Scaling:
         values, rule = self.values, self.architecture
-        betas = {"beta_fast": 32.0, "beta_slow": 1.0}
+        betas = {"beta_fast": rule.beta_fast, "beta_slow": 1.0}
         for name, default in betas.items():
             found = values.number(f"rope.scaling.yarn_{name}")
             if found is None or found == default:

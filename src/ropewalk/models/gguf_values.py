@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..scaling.base import is_number
-from .gguf_header import GGUFHeader
+from .gguf_header import Header
 from .plan import Sourced
 
 
@@ -22,7 +22,7 @@ class GGUFValues:
         notes: filled by the readers, see `ModelPositions.notes`.
     """
 
-    def __init__(self, header: GGUFHeader, prefix: str) -> None:
+    def __init__(self, header: Header, prefix: str) -> None:
         self.header, self.prefix = header, prefix
         self.label, self.name = str(header.path), header.path.name
         self.sources: dict[str, Sourced] = {}

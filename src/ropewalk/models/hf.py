@@ -12,14 +12,16 @@ from typing import Any
 
 from ..errors import InputError
 from ..rope import Rope
+from .composites import BESIDE
 from .config_file import ConfigFile
-from .families import BESIDE_ROPE, FAMILIES, WITHOUT_ROPE, WRAPPERS
+from .families import BESIDE_ROPE, FAMILIES, NO_ROTATION, WITHOUT_ROPE, WRAPPERS
 from .hf_blocks import read_blocks
 from .hf_heads import read_heads
+from .hf_parts import main_part, towers_of
 from .hf_rope import RopePlan, RopeReader
 from .layers import LayerKind, layer_kinds
 from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced
-from .spellings import BLOCKS, NESTED_TEXT, hint
+from .spellings import BLOCKS, hint
 
 
 def read_config(
@@ -48,7 +50,14 @@ def read_config(
         )
     file, model_type, notes = _find_text_model(config, source, assume_family)
     file.notes.extend(notes)
-    return _read_model(file, model_type)
+    plan = _read_model(file, model_type)
+
+    def read_part(values: Mapping[str, Any], path: str, row: str) -> ModelPositions:
+        prefix = f"{path}." if path else ""
+        return _read_model(_part(source, prefix, values, row), row)
+
+    towers, left_out = towers_of(config, file.prefix.rstrip("."), read_part)
+    return dataclasses.replace(plan, towers=towers, notes=(*plan.notes, *left_out))
 
 
 def _find_text_model(
@@ -56,22 +65,19 @@ def _find_text_model(
 ) -> tuple[ConfigFile, str, list[str]]:
     """Return the part that describes the language model, its type, and notes so far."""
     outer = config.get("model_type")
-    prefix, values, notes = "", config, []
-    for key in NESTED_TEXT:
-        if isinstance(config.get(key), Mapping):
-            prefix, values = f"{key}.", config[key]
-            for block in (*BLOCKS, "rope_theta"):
-                if config.get(block) is not None and config[block] != values.get(block):
-                    notes.append(
-                        f"{block} at the top of the file is not used: the language model is {key}"
-                    )
-            break
+    path, values = main_part(config)
+    prefix, notes = f"{path}." if path else "", []
+    if path and "" not in BESIDE.get(str(outer), {}):
+        for block in (*BLOCKS, "rope_theta"):
+            if config.get(block) is not None and config[block] != values.get(block):
+                notes.append(
+                    f"{block} at the top of the file is not used: the language model is {path}"
+                )
     found = values.get("model_type") or outer
     if found is None:
         found = _type_from_classes(values)
         if found is not None:
             notes.append(f"model_type is missing; {found!r} was told by architectures")
-    name = source.replace("\\", "/").rsplit("/", 1)[-1]
     if assume_family is not None:
         if assume_family not in FAMILIES:
             near = hint(assume_family, list(FAMILIES))
@@ -86,8 +92,15 @@ def _find_text_model(
         family, shown = assume_family, str(found or assume_family)
     else:
         family, shown = _family_name(found, prefix, config, source), str(found)
-    file = ConfigFile(source, name, prefix, values, FAMILIES[family])
-    return file, shown, notes
+    return _part(source, prefix, values, family), shown, notes
+
+
+def _part(source: str, prefix: str, values: Mapping[str, Any], family: str) -> ConfigFile:
+    """Return one part of a config, its old keys rewritten."""
+    row = FAMILIES[family]
+    name = source.replace("\\", "/").rsplit("/", 1)[-1]
+    values = values if row.prepare is None else row.prepare(values)
+    return ConfigFile(source, name, prefix, values, row)
 
 
 def _type_from_classes(values: Mapping[str, Any]) -> str | None:
@@ -135,17 +148,24 @@ def _read_model(config: ConfigFile, model_type: str) -> ModelPositions:
     for remark in config.family.remarks:
         config.note(remark)
     heads = read_heads(config)
-    stated = config.count_or("stated_length", config.family.sizes.length)
+    stated = config.count("stated_length") or Sourced(
+        config.family.sizes.length,
+        "unknown" if config.family.sizes.length is None else config.default_origin,
+    )
     if stated.source == config.default_origin:
         config.note(f"max_position_embeddings is missing; assumed {stated.value} ({stated.source})")
     config.sources["stated_length"] = stated
     kinds = layer_kinds(config)
     blocks = read_blocks(config, {layer.kind for layer in kinds if layer.has_rope})
-    reader = RopeReader(config, heads, stated.value, blocks)
+    first = {layer.kind: index for index, layer in reversed(list(enumerate(kinds)))}
+    reader = RopeReader(config, heads, stated.value, blocks, first)
     plans = {
         kind: reader.plan_of(kind, block) for kind, block in blocks.items() if block is not None
     }
-    layers = tuple(_layer(config, index, layer, plans) for index, layer in enumerate(kinds))
+    stretched = _stretched_layers(config)
+    layers = tuple(
+        _layer(config, index, layer, plans, stretched) for index, layer in enumerate(kinds)
+    )
     _note_windows(config, stated.value, layers)
     plan = ModelPositions(
         path=config.label,
@@ -172,6 +192,26 @@ def _refuse_other_encodings(config: ConfigFile) -> None:
             expected="a model with rotary embeddings",
             fix="if the model does use rope (Falcon 7B and 40B do), set alibi to false",
         )
+    for key, reason in NO_ROTATION.items():
+        for name in ("", *BLOCKS):
+            block = config.values.get(name) if name else config.values
+            if isinstance(block, Mapping) and block.get(key):
+                raise InputError(
+                    config.where(f"{name}.{key}" if name else key),
+                    found=f"{block[key]!r}: positions are {reason}",
+                    expected="a model with rotary embeddings alone",
+                    fix="there is no plain rope in it to inspect",
+                )
+    condition = config.family.condition
+    if condition is not None and condition.otherwise is not None:
+        found = config.values.get(condition.key, condition.default)
+        if found not in condition.values:
+            raise InputError(
+                config.where(condition.key),
+                found=f"{found!r}: positions are {condition.otherwise}",
+                expected=f"{condition.values[0]!r}, with which the model has rotary embeddings",
+                fix="there is no rope in it to inspect",
+            )
     for key, reason in config.family.requires.items():
         if config.values.get(key) is None:
             raise InputError(
@@ -187,16 +227,40 @@ def _layer(
     index: int,
     layer: LayerKind,
     plans: dict[str, RopePlan],
+    stretched: frozenset[int] | None,
 ) -> LayerPositions:
     rope: Rope | None = None
-    multiplier, tempered = 1.0, None
+    multiplier, tempered, axes = 1.0, None, None
     if layer.has_rope and layer.kind in plans:
         plan = plans[layer.kind]
-        rope, multiplier = plan.rope, plan.softmax_multiplier
+        if layer.theta is not None:
+            plan = plan.with_theta(layer.theta)
+        if stretched is not None and index not in stretched:
+            plan = plan.unscaled()
+        axes = plan.axes
+        rope = None if config.family.axial is not None else plan.rope
+        multiplier = plan.softmax_multiplier
         tempered = plan.query_temperature
     elif config.family.temperature == "layers_without_rope":
         tempered = _temperature_without_rope(config)
-    return LayerPositions(index, layer.kind, rope, layer.window, multiplier, tempered)
+    return LayerPositions(index, layer.kind, rope, layer.window, multiplier, tempered, axes)
+
+
+def _stretched_layers(config: ConfigFile) -> frozenset[int] | None:
+    """Return the layers that the scaling applies to; None for all."""
+    key = config.family.scaled_layers
+    listed = None if key is None else config.values.get(key)
+    if key is None or listed is None:
+        return None
+    if not isinstance(listed, list) or not all(type(index) is int for index in listed):
+        raise InputError(
+            config.where(key),
+            found=repr(listed),
+            expected="a list of layer indices",
+            fix="take the list from the model's own config",
+        )
+    config.sources["stretched layers"] = Sourced(len(listed), config.origin(key))
+    return frozenset(listed)
 
 
 def _temperature_without_rope(config: ConfigFile) -> QueryTemperature | None:
@@ -216,11 +280,11 @@ def _temperature_without_rope(config: ConfigFile) -> QueryTemperature | None:
 
 
 def _note_windows(
-    config: ConfigFile, stated_length: int, layers: tuple[LayerPositions, ...]
+    config: ConfigFile, stated_length: int | None, layers: tuple[LayerPositions, ...]
 ) -> None:
     windows = {layer.window for layer in layers if layer.window is not None}
     for window in sorted(windows):
-        if window >= stated_length:
+        if stated_length is not None and window >= stated_length:
             config.note(
                 f"the window of {window} is no smaller than the stated length "
                 f"{stated_length}: it has no effect within it"

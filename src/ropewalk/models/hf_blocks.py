@@ -9,7 +9,7 @@ from ..errors import InputError
 from .config_file import ConfigFile
 from .hf_scaling import Block
 from .plan import Sourced
-from .spellings import BLOCKS, LAYER_KINDS, hint
+from .spellings import BLOCKS, LAYER_KINDS, LOCAL_KINDS, hint
 
 
 def read_blocks(config: ConfigFile, kinds: set[str]) -> dict[str, Block | None]:
@@ -23,14 +23,15 @@ def read_blocks(config: ConfigFile, kinds: set[str]) -> dict[str, Block | None]:
         path, raw = "rope_parameters", dict(config.family.block)
         config.note(f"the file has no rope block; assumed that of {config.default_origin}")
     raw = {} if raw is None else raw
-    nested = {key for key in raw if key in LAYER_KINDS}
+    names = config.family.block_names
+    nested = {key for key in raw if key in LAYER_KINDS or key in names.values()}
     if nested:
         return _nested_blocks(config, path, raw, nested, kinds)
     blocks: dict[str, Block | None] = {}
     flat = Block(raw, path, config)
     local = config.family.local
     for kind in sorted(kinds):
-        if local is not None and kind == "sliding_attention" and not local.scaled:
+        if local is not None and kind in LOCAL_KINDS and not local.scaled:
             blocks[kind] = Block({}, path, config)
             if flat.kind != "default":
                 config.note(f"scaling {flat.kind} applies to full layers only")
@@ -84,28 +85,31 @@ def _nested_blocks(
                 expected="one of " + ", ".join(LAYER_KINDS),
                 fix=f"did you mean {near!r}?" if near else "correct the name",
             )
-    for key in sorted(nested - kinds):
+    names = config.family.block_names
+    used = {names.get(kind, kind) for kind in kinds}
+    for key in sorted(nested - used):
         config.note(f"{path}.{key} is not used: no such layer has a rope")
     blocks: dict[str, Block | None] = {}
     for kind in sorted(kinds):
-        if kind not in raw and config.family.local is None:
+        key = names.get(kind, kind)
+        if key not in raw and config.family.local is None:
             raise InputError(
-                config.where(f"{path}.{kind}"),
+                config.where(f"{path}.{key}"),
                 found="nothing",
                 expected="a block, because the model has layers of this type",
                 fix="add it, or null for layers without rope",
             )
-        value = raw.get(kind)
+        value = raw.get(key)
         if value is None and config.family.local is None:
             blocks[kind] = None
-            config.sources[f"rope ({kind})"] = Sourced("none", config.origin(f"{path}.{kind}"))
+            config.sources[f"rope ({kind})"] = Sourced("none", config.origin(f"{path}.{key}"))
             continue
         if not isinstance(value, Mapping | None):
             raise InputError(
-                config.where(f"{path}.{kind}"),
+                config.where(f"{path}.{key}"),
                 found=repr(value),
                 expected="an object or null",
                 fix="give the rope values of this layer type",
             )
-        blocks[kind] = Block(value or {}, f"{path}.{kind}", config)
+        blocks[kind] = Block(value or {}, f"{path}.{key}", config)
     return blocks

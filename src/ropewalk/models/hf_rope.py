@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
 from ..rope import Pairing, Rope
+from ..scaling import Plain
 from ..scaling.yarn import temperature
 from .config_file import ConfigFile
 from .families import TRAINED_LENGTHS
+from .hf_axes import axes_of, with_rope
 from .hf_heads import Head, Heads
 from .hf_scaling import Block, Surroundings, scaling_of
-from .plan import QueryTemperature, Sourced
+from .plan import Axes, QueryTemperature, Sourced
+from .spellings import LOCAL_KINDS
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,21 @@ class RopePlan:
     rope: Rope
     softmax_multiplier: float
     query_temperature: QueryTemperature | None
+    axes: Axes | None = None
+
+    def with_theta(self, theta: float) -> RopePlan:
+        """Return the plan of a layer with a base of its own."""
+        return self._over(dataclasses.replace(self.rope, theta=theta))
+
+    def _over(self, rope: Rope) -> RopePlan:
+        axes = None if self.axes is None else with_rope(self.axes, rope)
+        return dataclasses.replace(self, rope=rope, axes=axes)
+
+    def unscaled(self) -> RopePlan:
+        """Return the plan of a layer that is not stretched."""
+        plain = Plain(original_length=self.rope.original_length)
+        plan = self._over(self.rope.with_scaling(plain))
+        return dataclasses.replace(plan, softmax_multiplier=1.0)
 
 
 class RopeReader:
@@ -33,21 +52,24 @@ class RopeReader:
         heads: its heads.
         stated_length: the length it says the model can take.
         blocks: the rope block of every layer kind.
+        first: the first layer of every kind.
     """
 
     def __init__(
         self,
         config: ConfigFile,
         heads: Heads,
-        stated_length: int,
+        stated_length: int | None,
         blocks: Mapping[str, Block | None],
+        first: Mapping[str, int],
     ) -> None:
         self.config, self.family, self.values = config, config.family, config.values
         self.heads, self.stated_length, self.blocks = heads, stated_length, blocks
+        self.first = first
         self.plain_length = self._trained_length()
         self.pairing = self._pairing()
 
-    def _trained_length(self) -> int:
+    def _trained_length(self) -> int | None:
         """Return the trained length of the model without scaling."""
         for switch, path in TRAINED_LENGTHS.items():
             if not self.values.get(switch):
@@ -68,11 +90,11 @@ class RopeReader:
                 pairing = "half"
             if self.values.get(switch) is not None:
                 origin = self.config.origin(switch)
-            if pairing == "adjacent":
-                self.config.note(
-                    "transformers reorders adjacent lanes to halves while running; scores are "
-                    "equal, but keys in its cache are ordered differently"
-                )
+        if pairing == "adjacent" and (switch is not None or self.family.reordered):
+            self.config.note(
+                "transformers reorders adjacent lanes to halves while running; scores are "
+                "equal, but keys in its cache are ordered differently"
+            )
         self.config.sources["pairing"] = Sourced(pairing, origin)
         return pairing
 
@@ -90,14 +112,17 @@ class RopeReader:
                 theta=theta,
                 pairing=self.pairing,
                 scaling=scaling,
-                rotary_offset=head.offset,
+                rotary_offset=head.size - rotary_dim if self.family.tail else head.offset,
                 direction=self.family.direction,
             )
+            if self.family.axial is None:
+                axes: Axes | None = axes_of(self.config, block, rope)
+            else:
+                axes = self.family.axial(rope, self.values)
         except InputError as error:
             if error.where.startswith(self.config.label):
                 raise
             raise error.within(self.config.where(block.path)) from None
-        self._note_axes(block, rope)
         name = self._named("scaling", kind)
         keyed = any(key in block.values for key in ("rope_type", "type"))
         origin = self.config.origin(block.path) if keyed else "no rope block: not stretched"
@@ -114,23 +139,11 @@ class RopeReader:
                 else "derived: length at which the model's own rule begins",
             )
         return RopePlan(
-            rope, self._softmax_multiplier(block, rope), self._query_temperature(block, rope)
+            rope,
+            self._softmax_multiplier(block, rope),
+            self._query_temperature(block, rope),
+            axes,
         )
-
-    def _note_axes(self, block: Block, rope: Rope) -> None:
-        """Keep the sections of multi-axis positions, which text does not need."""
-        sections = block.get("mrope_section")
-        if sections is None:
-            return
-        self.config.sources["mrope_section"] = Sourced(sections, block.source("mrope_section"))
-        self.config.note(
-            "mrope_section says which axis turns which plane; text has equal positions on all axes"
-        )
-        numbers = isinstance(sections, list) and all(isinstance(n, int) for n in sections)
-        if not numbers or sum(sections) != rope.planes:
-            self.config.note(
-                f"mrope_section {sections} does not add up to the {rope.planes} planes of the rope"
-            )
 
     def _named(self, value: str, kind: str) -> str:
         """Name a value, with the layer type where types differ."""
@@ -138,13 +151,28 @@ class RopeReader:
         return f"{value} ({kind})" if several else value
 
     def _head_of(self, kind: str) -> Head:
+        own = self.config.of_layer(self.first.get(kind, -1))
+        if self.heads.head.offset:
+            plain = own.get("qk_nope_head_dim")
+            if plain is None:
+                return self.heads.head
+            plain = self._lanes("qk_nope_head_dim", plain)
+            return Head(plain + self.heads.head.lanes, plain, self.heads.head.lanes)
+        value, key = own.get("head_dim"), "per_layer_config.head_dim"
+        origin = self.config.origin(key)
         rule = self.family.full_head_dim
-        if rule is None or kind != "full_attention":
+        if value is None and rule is not None and kind == "full_attention":
+            key, default = rule
+            value = self.values.get(key)
+            origin = self.config.default_origin if value is None else self.config.origin(key)
+            value = default if value is None else value
+        if value is None:
             return self.heads.head
-        key, default = rule
-        value = self.values.get(key)
-        origin = self.config.default_origin if value is None else self.config.origin(key)
-        value = default if value is None else value
+        lanes = self._lanes(key, value)
+        self.config.sources[f"head_dim ({kind})"] = Sourced(lanes, origin)
+        return Head(lanes, 0, lanes)
+
+    def _lanes(self, key: str, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(
                 self.config.where(key),
@@ -152,12 +180,11 @@ class RopeReader:
                 expected="a whole number of lanes",
                 fix="correct the value",
             )
-        self.config.sources["head_dim (full_attention)"] = Sourced(value, origin)
-        return Head(value, 0, value)
+        return value
 
     def _theta(self, kind: str, block: Block) -> float:
         config = self.config
-        local = self.family.local if kind == "sliding_attention" else None
+        local = self.family.local if kind in LOCAL_KINDS else None
         default, candidates = self.family.theta, list[tuple[Any, str]]()
         inside = block.get("rope_theta")
         if inside is not None:
@@ -212,7 +239,10 @@ class RopeReader:
                 raise config.contradiction(given[0][1], given[0][0], key, value)
         share = float(given[0][0]) if given else None
         if head.offset:
-            if share is not None and share not in (1.0, head.lanes / head.size):
+            whole = config.values.get("head_dim")
+            shares = [1.0, head.lanes / head.size]
+            shares += [head.lanes / whole] if isinstance(whole, int) and whole else []
+            if share is not None and share not in shares:
                 config.note(
                     f"{given[0][1]} {share:g} is not used: with latent attention the rotated "
                     f"lanes are qk_rope_head_dim {head.lanes}"

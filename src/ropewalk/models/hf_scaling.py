@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..scaling import (
+    NTK,
     DynamicNTK,
     Linear,
     Llama3,
@@ -27,6 +28,10 @@ from .spellings import BLOCK_KEYS, KIND_ALIASES, hint
 
 _KEYS_OF_A_SCALING = ("factor", "short_factor", "long_factor", "low_freq_factor")
 """Keys that make no sense without a scaling: with them, a missing rope_type is an error."""
+
+
+NTK_ALPHA = "ntk_alpha"
+"""Hunyuan's ``dynamic`` with an ``alpha``, which is no dynamic scaling. No name in a file."""
 
 
 @dataclass
@@ -114,6 +119,15 @@ class Block:
                     fix="add rope_type",
                 )
             return "default"
+        if self.config.family.only_default and names[0] != "default":
+            raise InputError(
+                self.where("rope_type"),
+                found=f"scaling {names[0]!r}",
+                expected=f"'default': {self.config.family.defaults_of} refuses every scaling",
+                fix="remove the scaling, or name the right family with --assume-family",
+            )
+        if names[0] == "dynamic" and self.config.family.alpha and self.get("alpha"):
+            names[0] = NTK_ALPHA
         if old is not None and new is None and old != "default":
             self.config.note(f"{self.path}.type is the old spelling of rope_type; read alike")
         return names[0]
@@ -145,8 +159,8 @@ class Surroundings:
         share: share of the lanes that turn, for proportional rope.
     """
 
-    stated_length: int
-    plain_length: int
+    stated_length: int | None
+    plain_length: int | None
     share: float
 
 
@@ -157,6 +171,8 @@ def scaling_of(block: Block, around: Surroundings) -> Scaling:
         InputError: a missing or invalid value, with the key's path.
     """
     try:
+        if block.kind == NTK_ALPHA:
+            return _fixed_ntk(block)
         made = _BUILDERS[block.kind](block, around)
     except InputError as error:
         if error.where.startswith(block.config.label):
@@ -187,7 +203,20 @@ def _linear(block: Block, around: Surroundings) -> Scaling:
     return Linear(factor=block.require("factor"), original_length=original)
 
 
+def _stated(block: Block, around: Surroundings) -> int:
+    """Return the stated length of a model whose scaling needs one."""
+    if around.stated_length is None:
+        raise InputError(
+            block.config.where("max_position_embeddings"),
+            found="nothing",
+            expected=f"a length, because scaling {block.kind} is measured against it",
+            fix="add it",
+        )
+    return around.stated_length
+
+
 def _dynamic(block: Block, around: Surroundings) -> Scaling:
+    _stated(block, around)
     ignored = block.get("original_max_position_embeddings")
     if ignored is not None and ignored != around.stated_length:
         block.config.note(
@@ -195,6 +224,15 @@ def _dynamic(block: Block, around: Surroundings) -> Scaling:
             f"transformers ignores original_max_position_embeddings {ignored}"
         )
     return DynamicNTK(factor=block.require("factor"), original_length=around.stated_length)
+
+
+def _fixed_ntk(block: Block) -> Scaling:
+    """Hunyuan: ``dynamic`` with ``alpha`` is NTK-aware scaling by that factor at every length."""
+    block.config.note(
+        f"{block.path}: dynamic with alpha is a fixed base in this family's code, "
+        "theta * alpha^(d/(d-2)); factor is not used"
+    )
+    return NTK(factor=block.require("alpha"), original_length=None)
 
 
 def _original(block: Block, around: Surroundings) -> int:
@@ -225,21 +263,22 @@ def _original(block: Block, around: Surroundings) -> int:
             f"({config.default_origin})"
         )
         return default
+    stated = _stated(block, around)
     config.sources["original_length"] = Sourced(
-        around.stated_length, "derived: max_position_embeddings (rule of transformers)"
+        stated, "derived: max_position_embeddings (rule of transformers)"
     )
     config.note(
         "original_max_position_embeddings is missing; taken to be max_position_embeddings "
-        f"{around.stated_length}, as transformers does"
+        f"{stated}, as transformers does"
     )
-    return around.stated_length
+    return stated
 
 
 def _yarn(block: Block, around: Surroundings) -> Scaling:
     original = _original(block, around)
     factor = block.get("factor")
     if factor is None and is_number(original):
-        factor = around.stated_length / original
+        factor = _stated(block, around) / original
         block.config.note(
             f"{block.path}.factor is missing; derived {factor:g} = max_position_embeddings "
             f"{around.stated_length} / {original}"
@@ -286,7 +325,7 @@ def _longrope(block: Block, around: Surroundings) -> Scaling:
     original = _original(block, around)
     factor = block.get("factor")
     if factor is None and is_number(original) and original > 0:
-        factor = max(around.stated_length / original, 1.0)
+        factor = max(_stated(block, around) / original, 1.0)
     if block.get("short_mscale") is not None or block.get("long_mscale") is not None:
         block.config.note(
             "transformers 5.24 applies short_factor at every length in this family's code "
@@ -351,7 +390,7 @@ def _note_ratio(block: Block, scaling: Scaling, around: Surroundings) -> None:
     if not isinstance(scaling, YaRN | LongRoPE) or block.get("factor") is None:
         return
     original = scaling.original_length
-    if original is None:
+    if original is None or around.stated_length is None:
         return
     ratio = around.stated_length / original
     if ratio not in (1, scaling.factor):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..errors import InputError
 from .config_file import ConfigFile
 from .plan import Sourced
-from .spellings import LAYER_KINDS, WITHOUT_POSITIONS, hint
+from .spellings import LAYER_KINDS, LOCAL_KINDS, WITHOUT_POSITIONS, hint
 
 # What the letters of a pattern such as "LLLG" (EXAONE 4) stand for: local and global.
 _LETTERS = {"L": "sliding_attention", "G": "full_attention"}
@@ -17,11 +17,12 @@ _MOST_LAYERS = 10_000
 
 @dataclass(frozen=True)
 class LayerKind:
-    """One layer before its rope is known."""
+    """One layer before its rope is known; ``theta`` is its own base, where it has one."""
 
     kind: str
     has_rope: bool
     window: int | None
+    theta: float | None = None
 
 
 def layer_kinds(config: ConfigFile) -> list[LayerKind]:
@@ -43,15 +44,22 @@ def layer_kinds(config: ConfigFile) -> list[LayerKind]:
     window = _window(config)
     roped = _rope_by_index(config, count)
     kinds = _kinds(config, count, window, roped)
+    thetas = _layer_thetas(config, count)
     out = []
-    for kind, by_index in zip(kinds, roped, strict=True):
-        local = kind in ("sliding_attention", "chunked_attention")
+    for index, (kind, by_index) in enumerate(zip(kinds, roped, strict=True)):
+        local = kind in LOCAL_KINDS
         has_rope = by_index and kind not in WITHOUT_POSITIONS
-        if config.family.no_rope == "not_sliding":
+        if thetas is not None:
+            has_rope = has_rope and thetas[index] != 0
+        elif config.family.no_rope == "not_sliding":
             has_rope = has_rope and local and window is not None
         elif config.family.no_rope == "full_if_windowed":
             has_rope = has_rope and (local or window is None)
-        out.append(LayerKind(kind, has_rope, window if local else None))
+        reach = _own_window(config, index, window) if local else None
+        theta = thetas[index] if thetas is not None and has_rope else None
+        if config.family.layer_theta == "switch":
+            theta = None
+        out.append(LayerKind(kind, has_rope, reach, theta))
     if config.family.no_rope != "never" and not all(layer.has_rope for layer in out):
         without = sum(not layer.has_rope for layer in out)
         config.sources["layers without rope"] = Sourced(without, _no_rope_origin(config))
@@ -117,10 +125,45 @@ def _interval(config: ConfigFile) -> int:
     return value
 
 
+def _own_window(config: ConfigFile, index: int, window: int | None) -> int | None:
+    """Return the window of one layer: its own, or that of all."""
+    own = config.of_layer(index).get("sliding_window", window)
+    if own is not None and (not isinstance(own, int) or isinstance(own, bool) or own < 0):
+        raise InputError(
+            config.where(f"per_layer_config.{index}.sliding_window"),
+            found=repr(own),
+            expected="a whole number, 0 or more, or null",
+            fix="correct the value",
+        )
+    return own or None
+
+
+def _layer_thetas(config: ConfigFile, count: int) -> list[float] | None:
+    """Return the base of every layer, 0 for no rope, or None where they are not listed."""
+    listed = config.values.get("layer_rope_theta")
+    if config.family.layer_theta is None or listed is None:
+        return None
+    if not isinstance(listed, list) or len(listed) != count:
+        raise InputError(
+            config.where("layer_rope_theta"),
+            found=f"{len(listed)} entries" if isinstance(listed, list) else repr(listed),
+            expected=f"{count} bases, one per layer, 0 for no rope",
+            fix="give one entry per layer",
+        )
+    config.sources["theta of layers"] = Sourced("as listed", config.origin("layer_rope_theta"))
+    return [0.0 if not value else config.positive("layer_rope_theta", value) for value in listed]
+
+
 def _rope_by_index(config: ConfigFile, count: int) -> list[bool]:
     """Return for every layer whether the lists of the config give it a rope."""
+    condition = config.family.condition
+    if condition is not None and condition.otherwise is None:
+        found = config.values.get(condition.key, condition.default)
+        if found not in condition.values:
+            config.note(f"{condition.key} is {found!r}: the layers have no rope")
+            return [False] * count
     if config.family.no_rope != "listed":
-        return [True] * count
+        return [config.family.no_rope != "always"] * count
     listed = config.values.get("no_rope_layers")
     if not listed:
         step = _interval(config)
@@ -172,6 +215,9 @@ def _kinds(config: ConfigFile, count: int, window: int | None, roped: list[bool]
                 fix="add the list of the checkpoint's own config",
             )
         flags = [index in marked for index in range(count)]
+    elif rule.form == "computed":
+        assert rule.kinds is not None
+        return rule.kinds(config.values, count)
     elif rule.form == "without_rope":
         flags = [window is not None and not rope for rope in roped]
     else:
@@ -252,8 +298,9 @@ def _listed_kinds(
                 expected="one of " + ", ".join(LAYER_KINDS),
                 fix=f"did you mean {near!r}?" if near else "correct the name",
             )
-    if "sliding_attention" in listed and window is None:
+    own = any(config.of_layer(index).get("sliding_window") for index in range(count))
+    if "sliding_attention" in listed and window is None and not own:
         config.note("layer_types names sliding layers, but no window is set: they reach all tokens")
-    if window is not None and not {"sliding_attention", "chunked_attention"} & set(listed):
+    if window is not None and not LOCAL_KINDS & set(listed):
         config.note(f"a window of {window} is set, but layer_types has no sliding layer")
     return [str(kind) for kind in listed]

@@ -6,10 +6,14 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..axes import MultiAxisRope
+from ..encodings.lane_turns import LaneTurns
 from ..errors import InputError
 from ..rope import Rope
 
-Encoding = Literal["rope", "none"]
+Encoding = Literal["rope", "axes", "none"]
+Axes = MultiAxisRope | LaneTurns
+"""Positions of several axes: a rotation, or what only looks like one."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,9 @@ class LayerPositions:
         softmax_multiplier: what the softmax scale is multiplied by (latent attention with
             ``mscale_all_dim``); 1.0 elsewhere.
         query_temperature: position-dependent factor on queries, or None.
+        axes: which position axis turns which plane, where positions have several; ``rope`` is
+            then what this is on text, where all axes are equal, or None where the model reads
+            no text.
     """
 
     index: int
@@ -58,11 +65,46 @@ class LayerPositions:
     window: int | None = None
     softmax_multiplier: float = 1.0
     query_temperature: QueryTemperature | None = None
+    axes: Axes | None = None
 
     @property
     def encoding(self) -> Encoding:
-        """``rope`` or ``none``."""
-        return "none" if self.rope is None else "rope"
+        """``rope``; ``axes`` where only a multi-axis rope is there; or ``none``."""
+        if self.rope is not None:
+            return "rope"
+        return "none" if self.axes is None else "axes"
+
+
+@dataclass(frozen=True)
+class Tower:
+    """A part beside the language model that has positions of its own.
+
+    Attributes:
+        path: the key of the config that describes it, e.g. ``vision_config``.
+        model_type: the family of the part.
+        layers: how many layers it has; None if unknown.
+        kind: layer type, where the part has several; else ``full_attention``.
+        positions: its rope.
+        notes: what a user should know.
+    """
+
+    path: str
+    model_type: str
+    layers: int | None
+    kind: str
+    positions: Rope | Axes
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return {
+            "path": self.path,
+            "model_type": self.model_type,
+            "layers": self.layers,
+            "kind": self.kind,
+            "positions": self.positions.to_dict(),
+            "notes": list(self.notes),
+        }
 
 
 @dataclass(frozen=True)
@@ -71,7 +113,7 @@ class ModelPositions:
 
     Attributes:
         path: the file or folder that was read.
-        format: ``hf`` or ``gguf``.
+        format: the kind of file: ``hf``, ``gguf``, ``mlx``, or a row of `models.formats`.
         model_type: the family as the file names it.
         layers: one entry per layer, in order.
         original_length: length the model was trained on before stretching; None if unknown.
@@ -81,10 +123,11 @@ class ModelPositions:
         value_dim: lanes of a value head; None if unknown.
         sources: where each value came from, by name (``theta``, ``head_dim``, ``scaling``…).
         notes: what a user should know, in whole sentences: assumed values, odd lengths.
+        towers: parts beside the language model: vision and audio encoders, talkers.
     """
 
     path: str
-    format: Literal["hf", "gguf"]
+    format: str
     model_type: str
     layers: tuple[LayerPositions, ...]
     original_length: int | None
@@ -94,6 +137,7 @@ class ModelPositions:
     value_dim: int | None
     sources: dict[str, Sourced]
     notes: tuple[str, ...] = ()
+    towers: tuple[Tower, ...] = ()
 
     @property
     def rope(self) -> Rope | None:
@@ -135,6 +179,7 @@ class ModelPositions:
                 layer.window,
                 layer.softmax_multiplier,
                 layer.query_temperature,
+                layer.axes,
             )
             found.setdefault(key, []).append(layer.index)
             first.setdefault(key, layer)
@@ -143,12 +188,15 @@ class ModelPositions:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values.
 
-        Ropes are listed once each, under ``ropes``; a layer names its rope by the index
-        there, or has null.
+        Ropes are listed once each, under ``ropes``, and multi-axis ropes under ``axes``; a
+        layer names its own by the index there, or has null.
         """
         ropes: list[Rope] = []
+        axes: list[Axes] = []
         layers = []
         for layer in self.layers:
+            if layer.axes is not None and layer.axes not in axes:
+                axes.append(layer.axes)
             if layer.rope is not None and layer.rope not in ropes:
                 ropes.append(layer.rope)
             tempered = layer.query_temperature
@@ -158,6 +206,7 @@ class ModelPositions:
                     "kind": layer.kind,
                     "encoding": layer.encoding,
                     "rope": None if layer.rope is None else ropes.index(layer.rope),
+                    "axes": None if layer.axes is None else axes.index(layer.axes),
                     "window": layer.window,
                     "softmax_multiplier": layer.softmax_multiplier,
                     "query_temperature": None if tempered is None else dataclasses.asdict(tempered),
@@ -176,7 +225,9 @@ class ModelPositions:
                 {**rope.to_dict(), "attention_factor": rope.attention_factor(self.stated_length)}
                 for rope in ropes
             ],
+            "axes": [item.to_dict() for item in axes],
             "layers": layers,
+            "towers": [tower.to_dict() for tower in self.towers],
             "sources": {name: dataclasses.asdict(item) for name, item in self.sources.items()},
             "notes": list(self.notes),
         }

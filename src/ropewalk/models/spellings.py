@@ -42,10 +42,33 @@ LAYER_KINDS = (
     "conv",
     "mamba",
     "attention",
+    "indexed_attention",
+    "compressed_sparse_attention",
+    "heavily_compressed_attention",
+    "hybrid",
+    "hybrid_sliding",
+    "reference_sliding_attention",
+    "window_attention",
+    "minimax_m3_sparse",
+    "recurrent",
+    "mlp",
 )
 """Layer types by name. Those in `WITHOUT_POSITIONS` have no position encoding of their own."""
 
-WITHOUT_POSITIONS = frozenset({"linear_attention", "cross_attention", "conv", "mamba"})
+WITHOUT_POSITIONS = frozenset(
+    {"linear_attention", "cross_attention", "conv", "mamba", "recurrent", "mlp"}
+)
+
+LOCAL_KINDS = frozenset(
+    {
+        "sliding_attention",
+        "chunked_attention",
+        "hybrid_sliding",
+        "reference_sliding_attention",
+        "window_attention",
+    }
+)
+"""Layer types that see a window."""
 
 KIND_ALIASES: dict[str, str] = {
     "su": "longrope",
@@ -109,7 +132,8 @@ BLOCK_KEYS: dict[str, Key] = {
         stays=True,
     ),
     "extrapolation_factor": Key((), "transformers always mixes fully", stays=True),
-    "alpha": Key((), "only Hunyuan's own code reads it", stays=True),
+    "alpha": Key(("dynamic", "ntk_alpha"), "only Hunyuan's own code reads it", stays=True),
+    "xdrope_section": Key(("*",), stays=True),
 }
 """Every key of the rope block that is known."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import InputError
 from .base import Scaling
 from .by_parts import NTKByParts
+from .learned import Learned
 from .linear import Linear
 from .llama3 import Llama3
 from .longrope import LongRoPE
@@ -39,6 +40,10 @@ SCALINGS: dict[str, type[Scaling]] = {
 """Every scaling by its name in JSON and on the command line."""
 
 
+# A model's own and no way to stretch it, so that no command offers it.
+_READABLE: dict[str, type[Scaling]] = {**SCALINGS, Learned.kind: Learned}
+
+
 def scaling_from_dict(data: dict[str, Any]) -> Scaling:
     """Build the scaling that `Scaling.to_dict` wrote.
 
@@ -53,14 +58,14 @@ def scaling_from_dict(data: dict[str, Any]) -> Scaling:
             fix='write e.g. {"kind": "linear", "factor": 4}',
         )
     kind = data.get("kind")
-    if not isinstance(kind, str) or kind not in SCALINGS:
+    if not isinstance(kind, str) or kind not in _READABLE:
         raise InputError(
             "scaling: kind",
             found=repr(kind),
             expected="one of " + ", ".join(SCALINGS),
             fix="correct the name",
         )
-    cls = SCALINGS[kind]
+    cls = _READABLE[kind]
     fields = {f.name: f for f in dataclasses.fields(cls)}
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
     for name in values:
@@ -89,6 +94,7 @@ __all__ = [
     "NTK",
     "SCALINGS",
     "DynamicNTK",
+    "Learned",
     "Linear",
     "Llama3",
     "LongRoPE",

@@ -111,10 +111,11 @@ def is_number(value: object) -> bool:
 
 def check_length(where: str, value: object) -> None:
     """Refuse anything but a positive whole number of tokens."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not 1 <= value <= 2**53:  # type: ignore[operator]
         raise InputError(
             where,
-            found=repr(value),
+            found=repr(value)[:40],
             expected="a positive whole number of tokens",
             fix="give the trained length, e.g. 4096",
         )

@@ -60,6 +60,8 @@ class Field(Protocol):
 
     def power(self, base: Any, exponent: Array) -> Array: ...
 
+    def exp(self, value: Array) -> Array: ...
+
     def where(self, condition: Array, yes: Array, no: Array) -> Array: ...
 
     def clip(self, value: Array, low: float, high: float) -> Array: ...
@@ -106,6 +108,10 @@ class Exact:
     def power(self, base: Decimal, exponent: Array) -> Array:
         """Scalar ``base`` to an array of exponents."""
         return np.array([_CONTEXT.power(base, e) for e in exponent], dtype=object)
+
+    def exp(self, value: Array) -> Array:
+        """Elementwise e to the power of it."""
+        return np.array([_CONTEXT.exp(v) for v in value], dtype=object)
 
     def where(self, condition: Array, yes: Array, no: Array) -> Array:
         """Elementwise choice."""
@@ -156,6 +162,10 @@ class NumpyFloat32(_PythonScalars):
         """Scalar ``base`` to an array of exponents."""
         return np.float32(base) ** exponent
 
+    def exp(self, value: Array) -> Array:
+        """Elementwise e to the power of it."""
+        return np.exp(value)
+
     def where(self, condition: Array, yes: Array, no: Array) -> Array:
         """Elementwise choice."""
         return np.where(condition, yes, no)
@@ -195,6 +205,10 @@ class TorchFloat32(_PythonScalars):
     def power(self, base: float, exponent: Array) -> Array:
         """Scalar ``base`` to an array of exponents."""
         return base**exponent
+
+    def exp(self, value: Array) -> Array:
+        """Elementwise e to the power of it."""
+        return self._torch.exp(value)
 
     def where(self, condition: Array, yes: Array, no: Array) -> Array:
         """Elementwise choice."""

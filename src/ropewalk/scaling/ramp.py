@@ -108,7 +108,9 @@ class PartsScaling(Scaling):
         require_original_length(self)
         check_positive(f"{self.kind}: beta_fast", self.beta_fast)
         check_positive(f"{self.kind}: beta_slow", self.beta_slow)
-        if self.beta_slow >= self.beta_fast:
+        # Kimi K2 has 1 and 1: a step from kept to interpolated at one plane of the index ramp.
+        step = self.beta_slow == self.beta_fast and self.ramp == "index"
+        if self.beta_slow >= self.beta_fast and not step:
             raise InputError(
                 f"{self.kind}: beta_slow",
                 found=f"{self.beta_slow:g}, with beta_fast {self.beta_fast:g}",

@@ -10,6 +10,9 @@ from ..errors import InputError
 from .base import check_positive, is_number
 from .ramp import PartsScaling
 
+# Models have 0.707 to 1; far beyond, the square of the temperature is no number any more.
+_LARGEST_SLOPE = 1e6
+
 
 def temperature(factor: float, slope: float = 1.0) -> float:
     """Return ``0.1 * slope * ln(factor) + 1``, and 1 for factors up to 1.
@@ -47,11 +50,13 @@ class YaRN(PartsScaling):
             check_positive("yarn: attention_factor", self.attention_factor)
         for name in ("mscale", "mscale_all_dim"):
             value = getattr(self, name)
-            if value is not None and (not is_number(value) or value < 0):
+            if value is not None and (not is_number(value) or not 0 <= value <= _LARGEST_SLOPE):
                 raise InputError(
                     f"yarn: {name}",
                     found=repr(value),
-                    expected="a number of at least 0",
+                    expected=f"a number from 0 to {_LARGEST_SLOPE:g}"
+                    if is_number(value) and value > 0
+                    else "a number of at least 0",
                     fix="correct the value or leave the field out",
                 )
 

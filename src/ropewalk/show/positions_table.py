@@ -12,7 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ..axes import MultiAxisRope
 from ..models import LayerPositions, ModelPositions
+from ..models.plan import Axes
 from ..rope import Plane, Rope
 
 _LONGEST_VALUE = 22
@@ -74,13 +76,47 @@ def _groups(plan: ModelPositions) -> Table:
     for layer, indices in plan.groups():
         rope = layer.rope
         window = "-" if layer.window is None else f"{layer.window:,}"
-        cells = ["no rope", "", "", ""] if rope is None else [
-            f"{rope.theta:,.15g}",
-            _lanes(rope),
-            rope.pairing + (" (reversed)" if rope.direction < 0 else ""),
-            _scaling(rope),
-        ]  # fmt: skip
+        cells = ["no rope", "", "", ""]
+        if rope is not None:
+            cells = _cells(rope)
+        elif layer.axes is not None:
+            cells = _axes_cells(layer.axes)
         table.add_row(ranges(indices), layer.kind, *cells, window)
+    return table
+
+
+def _cells(rope: Rope) -> list[str]:
+    return [
+        f"{rope.theta:,.15g}",
+        _lanes(rope),
+        rope.pairing + (" (reversed)" if rope.direction < 0 else ""),
+        _scaling(rope),
+    ]
+
+
+def _axes_cells(axes: Axes) -> list[str]:
+    theta = ", ".join(f"{ladder.theta:,.15g}" for ladder in axes.ladders)
+    lanes = 2 * len(axes.planes) if isinstance(axes, MultiAxisRope) else len(axes.lanes)
+    shown = str(lanes) if lanes == axes.head_dim else f"{lanes} of {axes.head_dim}"
+    return [theta, shown, axes.pairing, _layout(axes)]
+
+
+def _layout(axes: Axes) -> str:
+    """Say which axis turns which planes."""
+    if isinstance(axes, MultiAxisRope):
+        return axes.layout()
+    return f"{', '.join(axes.axes)}, lane by lane: no rotation, {axes.reason}"
+
+
+def _towers(plan: ModelPositions) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for head in ("beside the text", "family", "layers", "theta", "lanes", "pairing", "positions"):
+        table.add_column(head, overflow="fold")
+    for tower in plan.towers:
+        found = tower.positions
+        cells = _cells(found) if isinstance(found, Rope) else _axes_cells(found)
+        count = "unknown" if tower.layers is None else str(tower.layers)
+        table.add_row(tower.path or "(the config itself)", tower.model_type, count, *cells)
     return table
 
 
@@ -147,6 +183,9 @@ def _facts(plan: ModelPositions) -> Table:
         table.add_row("planes", f"{which}{_bands(planes)}{at}")
         table.add_row("clocks", f"{which}{_clocks(planes)}")
         table.add_row("attention factor", f"{which}{_amplitude(plan, rope)} on cos and sin")
+    for axes in dict.fromkeys(layer.axes for layer in plan.layers):
+        if axes is not None:
+            table.add_row("position axes", _layout(axes))
     multipliers = {layer.softmax_multiplier for layer in plan.layers}
     if multipliers != {1.0}:
         shown = ", ".join(f"{value:.6g}" for value in sorted(multipliers))
@@ -199,7 +238,7 @@ def _shown(value: object) -> str:
 
 def positions_view(plan: ModelPositions) -> Group:
     """Return the plan: header, layer groups, lengths and planes, sources, notes."""
-    rope = sum(layer.rope is not None for layer in plan.layers)
+    rope = sum(layer.encoding != "none" for layer in plan.layers)
     count = len(plan.layers)
     layers = f"{rope} rope / {count - rope} none"
     parts: list[RenderableType] = [
@@ -207,6 +246,7 @@ def positions_view(plan: ModelPositions) -> Group:
         Text(f"{plan.model_type} ({plan.format}), {count} layers: {layers}; {_heads(plan)}"),
         Text(),
         _groups(plan),
+        *((Text(), _towers(plan)) if plan.towers else ()),
         Text(),
         _facts(plan),
         Text(),
