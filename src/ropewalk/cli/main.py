@@ -15,6 +15,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "measure": ("measure", "Measure extension methods on a model, by context length."),
     "extend": ("extend", "Stretch a model to a longer context: verdict, config, files."),
     "inspect": ("inspect", "Show what a model's positions are, and where each value came from."),
+    "check": ("check", "Find what is wrong with a model's positions, what is right, and the fix."),
+    "explain": ("explain", "Explain a rule of check, with a bad and a good example."),
+    "convert": (
+        "convert",
+        "Convert a model: its positions to another format, its weights to another pairing.",
+    ),
+    "pairing": ("pairing", "Tell from the weights alone which lanes make a plane."),
+    "compare": (
+        "compare",
+        "Show what each engine computes from a config, or how two models differ in meaning.",
+    ),
     "verify": ("verify", "Check the identities of rotary embeddings on numbers."),
 }
 """Command name to (module in this package, one-line help). Each module has ``command``."""

@@ -114,24 +114,18 @@ def _block_in_style(owner: dict[str, Any], rope: Rope) -> dict[str, Any]:
 
 def _write_gguf(source: Path, target: Path, extension: Extension) -> None:
     """Copy a GGUF file with the rope keys replaced; tensors are copied byte for byte."""
-    import gguf
-
-    from .gguf_copy import copy_with
+    from ..convert.gguf_patch import patched_copy
 
     rope = extension.rope
     assert rope is not None
     base, scaling = changed_base(rope), rope.scaling
-    kind = gguf.GGUFValueType
-    values: dict[str, tuple[Any, Any]] = {"context_length": (extension.target, kind.UINT32)}
+    values: dict[str, Any] = {"context_length": extension.target}
     if base is not None:
-        values["rope.freq_base"] = (base, kind.FLOAT32)
+        values["rope.freq_base"] = float(base)
     elif scaling.kind in ("linear", "yarn") and getattr(scaling, "ramp", "index") == "index":
-        values["rope.scaling.type"] = (scaling.kind, kind.STRING)
-        values["rope.scaling.factor"] = (scaling.stretch, kind.FLOAT32)
-        values["rope.scaling.original_context_length"] = (
-            extension.original_length,
-            kind.UINT32,
-        )
+        values["rope.scaling.type"] = scaling.kind
+        values["rope.scaling.factor"] = scaling.stretch
+        values["rope.scaling.original_context_length"] = extension.original_length
     else:
         raise InputError(
             "--write",
@@ -139,7 +133,7 @@ def _write_gguf(source: Path, target: Path, extension: Extension) -> None:
             expected="none, linear, ntk, ntk-critical or yarn, which a GGUF file can say",
             fix="choose one of them",
         )
-    copy_with(source, target, values)
+    patched_copy(source, target, values)
 
 
 def _check_written(written: Path, meant: Rope) -> None:

@@ -1,0 +1,1 @@
+"""Converting models between formats and pairings."""
