@@ -7,11 +7,12 @@ from .reading import Engine, Keys, LayerConfig, Reading, RefusedError, Rule, nam
 from .shared_rules import PLAIN, lenient_llama3, mscale_ratio, truncates
 
 _RATIO_FAMILIES = frozenset({"deepseek_v3", "kimi_k2"})
-_THETA: dict[str, float] = {
+THETA: dict[str, float] = {
     "gemma3": 1e6, "gemma3_text": 1e6, "lfm2": 1e6, "lfm2_moe": 1e6, "qwen2_5_vl": 5e6,
     "qwen3_vl": 5e6, "qwen3_5": 1e7, "qwen3_5_moe": 1e7, "muse_glimmer": 5e5,
 }  # fmt: skip
-FAMILIES = frozenset(_THETA) | {
+"""Families whose code assumes another base than 10,000 where the file has none."""
+FAMILIES = frozenset(THETA) | {
     "afmoe", "apertus", "arcee", "cohere", "cohere2", "deepseek_v3", "dots1", "ernie4_5",
     "ernie4_5_moe", "exaone4", "gemma2", "glm4", "glm4_moe", "glm4_moe_lite", "glm4v",
     "glm4v_moe", "gpt_oss", "hy_v3", "hyperclovax", "llama", "mimo", "minimax_m2", "ministral3",
@@ -34,7 +35,7 @@ def _find(layer: LayerConfig) -> Keys:
         theta = layer.theta
         block = {} if layer.unscaled else block
     if theta is None:
-        theta = _THETA.get(layer.model_type, 10000.0)
+        theta = THETA.get(layer.model_type, 10000.0)
         notes = (f"rope_theta is missing: {theta:,.0f} is taken",)
     kind = str(block.get("rope_type", block.get("type", "default")))
     original = block.get("original_max_position_embeddings")

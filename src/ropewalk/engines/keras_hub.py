@@ -11,14 +11,14 @@ from . import formulas
 from .reading import Engine, Keys, LayerConfig, Reading, RefusedError, Rule, named_family
 from .shared_rules import plain, strict_llama3
 
-# Converters that read the base and no scaling.
-_BASE_ONLY = frozenset(
+BASE_ONLY = frozenset(
     {"mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3", "qwen3_5",
      "qwen3_5_moe"}
 )  # fmt: skip
+"""Families whose converter reads the base and no scaling."""
 _FIXED_BASE = frozenset({"gemma", "gemma2"})
 _GEMMA3 = frozenset({"gemma3", "gemma3_text"})
-FAMILIES = _BASE_ONLY | _FIXED_BASE | _GEMMA3 | {"llama", "gpt_oss"}
+FAMILIES = BASE_ONLY | _FIXED_BASE | _GEMMA3 | {"llama", "gpt_oss"}
 """Model types with a rule here; its converters know some more, e.g. Gemma 3n and 4."""
 
 
@@ -40,7 +40,7 @@ def _find(layer: LayerConfig) -> Keys:
     if family == "llama" and old and kind != "llama3":
         raise RefusedError("stops: rope_scaling must be of rope_type llama3")
     lost = str({**old, **new}.get("rope_type", {**old, **new}.get("type", "default")))
-    if family in _BASE_ONLY | _FIXED_BASE:
+    if family in BASE_ONLY | _FIXED_BASE:
         kind = "default"
     if kind == "default" and lost != "default":
         notes = (f"{lost} is not read by this converter: plain rope",)
