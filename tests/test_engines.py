@@ -101,7 +101,8 @@ def test_what_an_engine_cannot_say_is_refused_not_dropped() -> None:
     by_name = {s.engine: s for s in settings(dynamic, 4096)}
     assert by_name["llama.cpp"].refusal
     assert not by_name["llama.cpp"].text
-    assert "short texts change" in by_name["vLLM"].note
+    assert "the unscaled one" in by_name["vLLM"].refusal
+    assert "short texts change" in by_name["SGLang"].note
     rotations = METHODS["yarn-rotations"].rope(BASE, FACTOR, ORIGINAL)
     refused = {s.engine for s in settings(rotations, 4096) if s.refusal}
     assert refused == {"vLLM", "SGLang", "llama.cpp"}

@@ -717,3 +717,44 @@ def test_folders_that_hold_no_model(tmp_path):
     (tmp_path / "b.gguf").touch()
     with pytest.raises(InputError, match=r"2 GGUF files: a\.gguf, b\.gguf"):
         read(tmp_path)
+
+
+def test_a_trained_length_written_as_a_float():
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": 131072,
+        "rope_theta": 500000.0,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 32768.0,
+        },
+    }
+    assert read_config(config, "x").original_length == 32768
+
+
+def test_gemma4_written_flat():
+    """The share is that of the full layers, which span 512 lanes; local layers turn all 256."""
+    config = {
+        "model_type": "gemma4_text",
+        "hidden_size": 2560,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 131072,
+        "rope_theta": 1000000.0,
+        "rope_local_base_freq": 10000.0,
+        "partial_rotary_factor": 0.25,
+        "sliding_window": 512,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }
+    plan = read_config(config, "x")
+    local, full = (layer.rope for layer in plan.layers)
+    assert (local.theta, local.rotary_dim, local.scaling.kind) == (10000.0, 256, "plain")
+    assert (full.theta, full.rotary_dim, full.scaling.share) == (1000000.0, 512, 0.25)
+    assert not any("is not used" in note for note in plan.notes)

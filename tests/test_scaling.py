@@ -13,6 +13,7 @@ from ropewalk import (
     NTK,
     SCALINGS,
     DynamicNTK,
+    InputError,
     Linear,
     Llama3,
     LongRoPE,
@@ -213,3 +214,8 @@ def test_values_cannot_be_changed():
     assert Plain() == Plain()
     assert Linear(factor=2) != NTK(factor=2)
     assert Linear(factor=2) != Linear(factor=2, original_length=4096)
+
+
+def test_longrope_needs_a_length_with_a_logarithm():
+    with pytest.raises(InputError, match="longrope: original_length: got 1, expected"):
+        LongRoPE(original_length=1, short_factor=(1.0,), long_factor=(1.0,))

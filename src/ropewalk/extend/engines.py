@@ -200,15 +200,15 @@ def _transformers4(rope: Rope, target: int) -> tuple[str, str, str]:
 
 
 def _vllm(rope: Rope, target: int) -> tuple[str, str, str]:
-    block, note = rope_parameters(rope), ""
+    block = rope_parameters(rope)
     if block is None:
         return "", "no rope_type gives these frequencies", ""
     if isinstance(rope.scaling, YaRN) and rope.scaling.ramp == "rotations":
         return "", "its longrope ignores attention_factor, so the amplitude would be another", ""
     if isinstance(rope.scaling, DynamicNTK):
-        note = "vLLM computes one base for the whole table: short texts change too"
+        return "", "its dynamic has one base for all texts: the unscaled one by these keys", ""
     override = json.dumps({"rope_parameters": block})
-    return f"--hf-overrides {shlex.quote(override)} --max-model-len {target}", "", note
+    return f"--hf-overrides {shlex.quote(override)} --max-model-len {target}", "", ""
 
 
 def _sglang(rope: Rope, target: int) -> tuple[str, str, str]:

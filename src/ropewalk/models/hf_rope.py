@@ -299,9 +299,16 @@ class RopeReader:
                 expected=f"1.0, because {self.family.defaults_of} turns all lanes",
                 fix="remove the key, or name the right family with --assume-family",
             )
-        self.config.note(
-            f"{key} {share:g} is not used: the code of {self.family.defaults_of} turns all lanes"
+        # Gemma 4 written flat: the share is that of the full layers, whose own block has it.
+        elsewhere = any(
+            isinstance(part, Mapping) and part.get("partial_rotary_factor") == share
+            for part in (self.family.block or {}).values()
         )
+        if not elsewhere:
+            self.config.note(
+                f"{key} {share:g} is not used: the code of {self.family.defaults_of} turns all "
+                "lanes"
+            )
         self.config.sources[name] = Sourced(head.size, "derived: head_dim (all lanes)")
         return 1.0, head.size
 

@@ -240,6 +240,8 @@ def _original(block: Block, around: Surroundings) -> int:
     config = block.config
     top = config.count("trained_length")
     inside = block.get("original_max_position_embeddings")
+    if isinstance(inside, float) and inside.is_integer():
+        inside = int(inside)
     if top is not None:
         if inside is not None and inside != top.value:
             raise config.contradiction(

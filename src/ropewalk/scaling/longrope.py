@@ -40,6 +40,14 @@ class LongRoPE(Scaling):
         """Refuse lists that are no positive numbers, and a missing original length."""
         super().__post_init__()
         require_original_length(self)
+        if self.original_length == 1:
+            # The amplitude divides by the logarithm of the length.
+            raise InputError(
+                "longrope: original_length",
+                found="1",
+                expected="a trained length of at least 2 tokens",
+                fix="give the trained length, e.g. 4096",
+            )
         check_factor("longrope: factor", self.factor)
         for name in ("short_factor", "long_factor"):
             values = getattr(self, name)
