@@ -319,7 +319,7 @@ def test_wrong_values_are_refused_by_name(tmp_path):
     assert "yarn.factor: got nothing" in refuse(
         tmp_path, {**MISTRAL, "yarn": {"original_max_position_embeddings": 8192}}
     )
-    assert "at most 10000" in refuse(tmp_path, {**LLAMA31, "n_layers": 10**9})
+    assert "at most 2048" in refuse(tmp_path, {**LLAMA31, "n_layers": 10**9})
     text = refuse(tmp_path, {**LLAMA31, "rope_theta": 1e4, "rope-theta": 1e6})
     assert "rope_theta: got the key twice" in text
 

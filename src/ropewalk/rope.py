@@ -23,6 +23,8 @@ Precision = Literal["exact", "float32"]
 FloatArray = npt.NDArray[np.float64]
 
 PAIRINGS: tuple[Pairing, ...] = ("half", "adjacent")
+MOST_LANES = 2**12
+"""Lanes of a head; models have at most some hundreds. Bounds the work that a file can ask for."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -64,6 +66,13 @@ class Rope:
                 "head_dim",
                 found=repr(self.head_dim),
                 expected="a number of lanes, at least 2",
+                fix="give the size of one attention head, e.g. 128",
+            )
+        if self.head_dim > MOST_LANES:
+            raise InputError(
+                "head_dim",
+                found=str(self.head_dim)[:40],
+                expected=f"at most {MOST_LANES} lanes",
                 fix="give the size of one attention head, e.g. 128",
             )
         if self.rotary_dim is None:

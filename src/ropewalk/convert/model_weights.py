@@ -22,6 +22,7 @@ NOTE = "ropewalk-pairing.json"
 _ADAPTER = "adapter_config.json"
 _SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 _LARGEST_JSON = 64 * 2**20
+_LONGEST_NAME = 255
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,18 @@ def find_weights(model: Path, base: Path | None = None) -> ModelWeights:
     Raises:
         InputError: no such weights, a model without rope, or pickled weights.
     """
+    try:
+        return _find(model, base)
+    except OSError as error:
+        raise InputError(
+            str(model),
+            found=error.strerror or str(error),
+            expected="a folder that can be read",
+            fix="check the path and its permissions",
+        ) from None
+
+
+def _find(model: Path, base: Path | None) -> ModelWeights:
     adapter = model.is_dir() and (model / _ADAPTER).is_file()
     plan = read(_base_of(model, base) if adapter else model)
     rope = plan.rope
@@ -171,7 +184,7 @@ def _safetensors(folder: Path, stem: str) -> tuple[str, ...]:
         return tuple(files)
     if (folder / f"{stem}.safetensors").is_file():
         return (f"{stem}.safetensors",)
-    lone = sorted(p.name for p in folder.glob("*.safetensors"))
+    lone = sorted(p.name for p in folder.glob("*.safetensors") if p.is_file())
     if len(lone) == 1:
         return (lone[0],)
     pickled = sorted(p.name for ext in ("bin", "pt", "pth") for p in folder.glob(f"*.{ext}"))
@@ -191,7 +204,12 @@ def _shards(names: Any) -> list[str]:
     if not isinstance(names, dict):
         return []
     files = list(names.values())
-    plain = all(isinstance(name, str) and Path(name).name == name for name in files)
+    plain = all(
+        isinstance(name, str)
+        and Path(name).name == name
+        and len(name.encode(errors="replace")) <= _LONGEST_NAME
+        for name in files
+    )
     return sorted(set(files)) if plain else []
 
 

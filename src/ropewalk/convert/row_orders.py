@@ -90,6 +90,10 @@ LATENT_KEY = Form((Part("other", "one", "rest"), Part("key", "one", "rope")))
 """The compressed latent, then the rotated key that all heads share (DeepSeek)."""
 
 
+# Models have at most some hundreds.
+_MOST_HEADS = 2**16
+
+
 @dataclass(frozen=True)
 class Sizes:
     """What a form needs to know of a layer; counts are None where the file does not say."""
@@ -109,6 +113,18 @@ class HeadRows:
     lanes: Lanes
 
 
+def _bounded(count: int, where: str) -> int:
+    """Return a number of heads; a tensor without columns may claim any number of rows."""
+    if count > _MOST_HEADS:
+        raise InputError(
+            where,
+            found=f"{count} heads",
+            expected=f"at most {_MOST_HEADS}",
+            fix="check head counts against the weights",
+        )
+    return count
+
+
 def heads_in(form: Form, rows: int, sizes: Sizes, where: str) -> list[HeadRows]:
     """Return the query and key heads in a tensor's rows.
 
@@ -123,10 +139,10 @@ def heads_in(form: Form, rows: int, sizes: Sizes, where: str) -> list[HeadRows]:
     """
     found: list[HeadRows] = []
     at = 0
-    for _ in range(_times(form, sizes, where)):
+    for _ in range(_bounded(_times(form, sizes, where), where)):
         for part in form.parts:
             lanes = _lanes(part, rows, sizes)
-            for _ in range(_count(part, rows, lanes, sizes, where)):
+            for _ in range(_bounded(_count(part, rows, lanes, sizes, where), where)):
                 if part.role != "other":
                     found.append(HeadRows(part.role, at, lanes))
                 at += lanes.size

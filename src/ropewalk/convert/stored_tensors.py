@@ -110,14 +110,10 @@ class TensorFile:
             InputError: a type that is not read, or a number that is not finite.
         """
         raw = np.ascontiguousarray(self.raw(tensor)[rows])
-        if tensor.dtype == "BF16":
-            wide = raw.view("<u2").astype(np.uint32) << 16
-            out = wide.view(np.float32).astype(np.float64)
-        elif tensor.dtype in _NUMPY:
-            out = raw.view(_NUMPY[tensor.dtype]).astype(np.float64)
-        elif self._handle is not None:
-            out = _dequantised(self.path, tensor, raw)
-        else:
+        # Damaged weights hold NaN and overflow; they are refused below, without warnings.
+        with np.errstate(all="ignore"):
+            out = self._widened(tensor, raw)
+        if out is None:
             raise InputError(
                 f"{self.path}: {tensor.name}",
                 found=f"weights of type {tensor.dtype}",
@@ -133,6 +129,14 @@ class TensorFile:
             )
         return out.reshape(len(raw), -1)
 
+    def _widened(self, tensor: StoredTensor, raw: npt.NDArray[np.uint8]) -> FloatArray | None:
+        if tensor.dtype == "BF16":
+            wide = raw.view("<u2").astype(np.uint32) << 16
+            return wide.view(np.float32).astype(np.float64)
+        if tensor.dtype in _NUMPY:
+            return raw.view(_NUMPY[tensor.dtype]).astype(np.float64)
+        return None if self._handle is None else _dequantised(self.path, tensor, raw)
+
 
 def open_tensors(path: Path) -> TensorFile:
     """Open a safetensors or GGUF file; only its header is read.
@@ -141,6 +145,8 @@ def open_tensors(path: Path) -> TensorFile:
         InputError: not readable, damaged, or of another kind.
     """
     try:
+        if not path.is_file():
+            raise damaged(path, "no regular file")  # a pipe would be waited for
         with path.open("rb") as file:
             magic = file.read(4)
         return _open_gguf(path) if magic == b"GGUF" else _open_safetensors(path)

@@ -261,7 +261,8 @@ def view(engine: Engine, layer: LayerConfig) -> EngineView:
             raise RefusedError("computes infinite, undefined or negative numbers from these values")
     except RefusedError as error:
         return replace(blank, refusal=str(error))
-    except (ArithmeticError, ValueError) as error:
+    # A list where a number belongs: the engine's own arithmetic would stop there too.
+    except (ArithmeticError, TypeError, ValueError) as error:
         return replace(blank, refusal=f"stops on these values ({error})")
     notes = [*keys.notes, *reading.notes]
     pairing = layer.pairing if engine.pairing is None else engine.pairing(layer)

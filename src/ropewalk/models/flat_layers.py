@@ -11,7 +11,7 @@ from .layers import LayerKind
 from .plan import Sourced
 from .spellings import LAYER_KINDS, WITHOUT_POSITIONS, hint
 
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 2048
 ONE_LAYER = "the number of layers is not in the file: one layer is shown for all"
 _WORDS = {"local": "sliding_attention", "global": "full_attention", "sliding": "sliding_attention"}
 

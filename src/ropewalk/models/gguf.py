@@ -19,7 +19,7 @@ from .gguf_values import GGUFValues
 from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced
 from .spellings import hint
 
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 2048
 
 
 def read_gguf(path: Path, overrides: Mapping[str, Any] | None = None) -> ModelPositions:

@@ -41,7 +41,7 @@ _MOST_DIMENSIONS = 4
 # A sparse file can be of any size and cost nothing on the disk, so the size of the file is no
 # bound of the work. Large vocabularies have 2^18 texts with 2^19 merges, in 10 MB.
 _LARGEST_HEADER, _LARGEST_TEXT = 2**28, 2**24
-_MOST_PAIRS, _MOST_TENSORS, _MOST_TEXTS, _MOST_NUMBERS = 2**16, 2**18, 2**21, 2**16
+_MOST_PAIRS, _MOST_TENSORS, _MOST_TEXTS, _MOST_NUMBERS = 2**16, 2**15, 2**20, 2**16
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,8 @@ class GGUFHeader:
         for _ in range(pairs):
             start = self._at
             key = self._string()
+            if not key:
+                raise self._damaged("a value without a name")
             if key in self.values:
                 raise self._damaged(f"the key {key!r} twice")
             self.kinds[key] = self._scalar("<I")
@@ -218,9 +220,15 @@ class GGUFHeader:
         self._texts += count
         if count > (self._size - self._at) // 8 or self._texts > _MOST_TEXTS:
             raise self._damaged(f"{key!r} with {count} texts")
+        at, last, length_at = self._at, self._size - 8, struct.Struct("<Q").unpack_from
         for _ in range(count):
-            self._skip(self._scalar("<Q"))
-        return LeftOut(count)
+            if at > last:
+                break
+            at += 8 + length_at(self._bytes, at)[0]
+        else:
+            self._skip(at - self._at)
+            return LeftOut(count)
+        raise self._damaged("a file that ends within its header")
 
     def _scalar(self, layout: str) -> Any:
         raw = self._take(struct.calcsize(layout))

@@ -48,7 +48,7 @@ class GGUFValues:
     def count(self, key: str) -> int | None:
         """Return a whole number above 0, or None; of a list, one per layer, the largest."""
         value = self.get(key)
-        if isinstance(value, list) and value:
+        if isinstance(value, list) and value and all(type(item) is int for item in value):
             if len(set(value)) > 1:
                 self.note(f"{self.prefix}.{key} differs by layer; shown is the largest")
             value = max(value)

@@ -10,16 +10,21 @@ MOST_DEPTH = 64
 """Levels of a value. Configs have six; what walks through values recurses."""
 # Beyond the range of float: such a number would break the arithmetic that it is used in.
 _MOST_BITS = 1023
+MOST_VALUES = 2**16
+"""Values of a config: the labels of ImageNet-21k, both ways, are 44,000."""
 
 
 def parse(
-    text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
+    text: str | bytes,
+    pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None,
+    most: int | None = None,
 ) -> Any:
     """Return the values of a JSON text.
 
     Args:
         text: the text; bytes are UTF-8.
         pairs: makes an object from its keys and values, see ``object_pairs_hook`` of `json`.
+        most: values, at most; None for no bound but the size of the text.
 
     Raises:
         json.JSONDecodeError: no JSON.
@@ -33,18 +38,21 @@ def parse(
         raise ValueError("values nested too deep") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"a byte that is not UTF-8 at {error.start}") from None
-    check_values(found)
+    check_values(found, most)
     return found
 
 
-def check_values(value: Any) -> None:
-    """Refuse values that are nested too deep, or whole numbers beyond the range of float.
+def check_values(value: Any, most: int | None = None) -> None:
+    """Refuse too many or too deep values, and whole numbers beyond the range of float.
 
     Raises:
-        ValueError: which of the two.
+        ValueError: which of these.
     """
-    level, depth = [value], 0
+    level, depth, count = [value], 0, 0
     while level:
+        count += len(level)
+        if most is not None and count > most:
+            raise ValueError(f"more than {most} values")
         if depth > MOST_DEPTH:
             raise ValueError(f"values nested more than {MOST_DEPTH} levels deep")
         inner: list[Any] = []

@@ -12,7 +12,7 @@ from .spellings import LAYER_KINDS, LOCAL_KINDS, WITHOUT_POSITIONS, hint
 # What the letters of a pattern such as "LLLG" (EXAONE 4) stand for: local and global.
 _LETTERS = {"L": "sliding_attention", "G": "full_attention"}
 # A config with more layers is no model; the number bounds the work that a file can ask for.
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 2048
 
 
 @dataclass(frozen=True)

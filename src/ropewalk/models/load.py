@@ -14,9 +14,9 @@ from . import json_text, yaml_text
 from .flags import LARGEST_TEXT
 
 # A config of a few hundred layers with lists per plane is well below 1 MB.
-_LARGEST_JSON = 8 * 2**20
+_LARGEST_JSON = 4 * 2**20
 # PyYAML is slow; the longest known file of settings has 80 kB, most of it comments.
-_LARGEST_YAML = 2**18
+_LARGEST_YAML = 2**17
 _SPLIT = re.compile(r"-(\d{5})-of-\d{5}\.gguf$")
 FORMATS = (
     "a folder with config.json or params.json, such a file, a .gguf file, or a text of settings"
@@ -148,7 +148,7 @@ def parse_json(text: str, label: str) -> Any:
         InputError: no JSON, or objects nested too deep.
     """
     try:
-        return json_text.parse(text, lambda pairs: _object(pairs, label))
+        return json_text.parse(text, lambda pairs: _object(pairs, label), json_text.MOST_VALUES)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{label}: line {error.lineno}",
@@ -191,7 +191,7 @@ def _yaml(text: str, label: str) -> Any:
     except ValueError as error:
         raise InputError(
             label,
-            found=f"no YAML that is read ({str(error).splitlines()[0]})",
+            found=str(error).splitlines()[0],
             expected="YAML",
             fix="correct the file",
         ) from None

@@ -50,9 +50,9 @@ def parse(text: str, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -
         _check_tokens(yaml, text, base)
         found = yaml.load(text, Loader=Loader)
     except yaml.YAMLError as error:
-        raise ValueError(str(error).splitlines()[0]) from None
+        raise ValueError(f"no YAML ({str(error).splitlines()[0]})") from None
     except RecursionError:
-        raise ValueError("values nested too deep") from None
+        raise ValueError("no YAML that is read (values nested too deep)") from None
     check_values(found)
     return found
 
@@ -63,7 +63,7 @@ def _check_brackets(text: str) -> None:
         if sign in "[{":
             depth += 1
             if depth > _MOST_BRACKETS:
-                raise ValueError("values nested too deep")
+                raise ValueError("no YAML that is read (values nested too deep)")
         elif sign in "]}":
             depth = max(depth - 1, 0)
 

@@ -139,6 +139,8 @@ def _bands(planes: Sequence[Plane]) -> str:
 
 def _clocks(planes: Sequence[Plane]) -> str:
     turning = [plane for plane in planes if math.isfinite(plane.wavelength)]
+    if not turning:
+        return "no plane turns within the range of numbers"
     slow = turning[-1]
     text = (
         f"plane {turning[0].index} turns every {_number(turning[0].wavelength)} tokens, "

@@ -29,6 +29,8 @@ def headers(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the header of every safetensors file of a folder; damaged ones are left out."""
     for path in sorted(folder.glob("*.safetensors")):
         try:
+            if not path.is_file():
+                continue  # a pipe would be waited for
             with path.open("rb") as file:
                 (size,) = struct.unpack("<Q", file.read(8))
                 if size > min(_LARGEST_HEADER, path.stat().st_size):
