@@ -239,9 +239,8 @@ def _original(block: Block, around: Surroundings) -> int:
     """Return the original length: attribute of the config, block, class default, stated length."""
     config = block.config
     top = config.count("trained_length")
-    inside = block.get("original_max_position_embeddings")
-    if isinstance(inside, float) and inside.is_integer():
-        inside = int(inside)
+    inside: Any = block.get("original_max_position_embeddings")
+    inside = int(inside) if isinstance(inside, float) and inside.is_integer() else inside
     if top is not None:
         if inside is not None and inside != top.value:
             raise config.contradiction(
@@ -256,14 +255,12 @@ def _original(block: Block, around: Surroundings) -> int:
         config.sources["original_length"] = Sourced(
             inside, block.source("original_max_position_embeddings")
         )
-        return inside  # type: ignore[no-any-return]  # checked by the scaling
+        return inside  # checked by the scaling
     default = config.family.trained_length
     if default is not None:
         config.sources["original_length"] = Sourced(default, config.default_origin)
-        config.note(
-            f"original_max_position_embeddings is missing; assumed {default} "
-            f"({config.default_origin})"
-        )
+        origin = config.default_origin
+        config.note(f"original_max_position_embeddings is missing; assumed {default} ({origin})")
         return default
     stated = _stated(block, around)
     config.sources["original_length"] = Sourced(

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..errors import InputError
 from .reference import check_option
+from .triton_overlap import same_elements, shares_memory
 
 Strides = tuple[int, int, int, int]
 
@@ -137,7 +137,7 @@ def output(name: str, out: Any, source: Heads, order: str, others: Sequence[Any]
         )
     check_same(name, out, x)
     check_writable(name, out)
-    apart = others if _same_elements(out, x) else [x, *others]
+    apart = others if same_elements(out, x) else [x, *others]
     check_apart(name, out, apart)
     return heads_of(name, out, order)
 
@@ -166,42 +166,6 @@ def check_writable(name: str, out: torch.Tensor) -> None:
                 fix="call .contiguous() on it first",
             )
         reach += step * (size - 1)
-
-
-def _same_elements(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a is b or (a.data_ptr() == b.data_ptr() and a.stride() == b.stride())
-
-
-def shares_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Tell whether any element of one is an element of the other."""
-    if a.device != b.device or not a.numel() or not b.numel():
-        return False
-    if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
-        return False
-    sides = [(tuple(t.shape), tuple(t.stride()), t.element_size()) for t in (a, b)]
-    return _spans_meet(b.data_ptr() - a.data_ptr(), *sides)
-
-
-class _Span:
-    """An array's place in memory, for NumPy's exact test; nothing is read there."""
-
-    def __init__(self, start: int, side: tuple[tuple[int, ...], tuple[int, ...], int]) -> None:
-        shape, steps, size = side
-        self.__array_interface__ = {
-            "data": (start, False),
-            "shape": shape,
-            "strides": tuple(step * size for step in steps),
-            "typestr": f"|V{size}",
-            "version": 3,
-        }
-
-
-@functools.lru_cache(maxsize=256)
-def _spans_meet(apart: int, a: Any, b: Any) -> bool:
-    # Views of one storage, such as the parts of a fused projection, meet in the same few
-    # ways over and over.
-    start = 2**60
-    return bool(np.shares_memory(np.asarray(_Span(start, a)), np.asarray(_Span(start + apart, b))))
 
 
 def check_no_gradient(**tensors: Any) -> None:

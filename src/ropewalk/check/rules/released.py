@@ -15,9 +15,8 @@ from ..subject import Subject, number_in
 class Released:
     """One released model: layers, hidden size, query heads, key heads, and its positions.
 
-    ``length`` 0 is not compared; ``scaling`` is None where it has none; ``families`` are the
-    model types that configs of it have. ``rotary_dim`` and ``beta_fast`` are compared where
-    they are given; ``every`` says that every so many-th layer has no rope.
+    ``length`` 0 is not compared; ``scaling`` is None where it has none; ``families`` are model
+    types. ``rotary_dim`` and ``beta_fast`` are compared where given; ``every`` n-th has no rope.
     """
 
     name: str
