@@ -255,7 +255,7 @@ def _original(block: Block, around: Surroundings) -> int:
         config.sources["original_length"] = Sourced(
             inside, block.source("original_max_position_embeddings")
         )
-        return inside  # checked by the scaling
+        return inside  # type: ignore[no-any-return]  # checked by the scaling
     default = config.family.trained_length
     if default is not None:
         config.sources["original_length"] = Sourced(default, config.default_origin)

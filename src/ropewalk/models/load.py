@@ -15,7 +15,7 @@ from .flags import LARGEST_TEXT
 
 # A config of a few hundred layers with lists per plane is well below 1 MB.
 _LARGEST_JSON = 4 * 2**20
-# PyYAML is slow; the longest known file of settings has 80 kB, most of it comments.
+# PyYAML is slow, and files of settings are short.
 _LARGEST_YAML = 2**17
 _SPLIT = re.compile(r"-(\d{5})-of-\d{5}\.gguf$")
 FORMATS = (
