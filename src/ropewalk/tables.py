@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -105,12 +106,27 @@ def fill_rows(
     module = native.kernels()
     if module is None:
         return False
+    _fill(module, rope, length, cos, sin, start=start)
+    return True
+
+
+def _fill(
+    module: ModuleType,
+    rope: Rope,
+    length: int | None,
+    cos: npt.NDArray[np.float32],
+    sin: npt.NDArray[np.float32],
+    *,
+    start: int = 0,
+    positions: npt.NDArray[np.int64] | None = None,
+) -> None:
+    """Hand two arrays (rows, planes) to the compiled kernel: positions, or counted from start."""
     rows, planes = cos.shape
     fractions = rope.turn_fractions(length)
     module.fill_table(
         fractions.ctypes.data,
         planes,
-        0,
+        0 if positions is None else positions.ctypes.data,
         start,
         rows,
         rope.attention_factor(length),
@@ -120,7 +136,6 @@ def fill_rows(
         cos.strides[0] // cos.itemsize if rows else 0,
         native.thread_count(),
     )
-    return True
 
 
 def _fill_at(
@@ -133,20 +148,8 @@ def _fill_at(
     whole = np.ascontiguousarray(positions, dtype=np.int64)
     shape = (*positions.shape, rope.planes)
     cos, sin = np.empty(shape, np.float32), np.empty(shape, np.float32)
-    fractions = rope.turn_fractions(length)
-    module.fill_table(
-        fractions.ctypes.data,
-        rope.planes,
-        whole.ctypes.data,
-        0,
-        whole.size,
-        rope.attention_factor(length),
-        rope.direction < 0,
-        cos.ctypes.data,
-        sin.ctypes.data,
-        rope.planes,
-        native.thread_count(),
-    )
+    flat = (whole.size, rope.planes)
+    _fill(module, rope, length, cos.reshape(flat), sin.reshape(flat), positions=whole)
     return cos, sin
 
 

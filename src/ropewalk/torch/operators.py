@@ -271,11 +271,7 @@ class _Rotation(torch.autograd.Function):
         turned: Tensor = torch.ops.ropewalk.rotate(x, cos, sin, *options)
         return turned
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004
-        _, cos, sin, pairing, order, offset, inverse, positions, axes = inputs
-        ctx.save_for_backward(cos, sin, positions)
-        ctx.options = pairing, order, offset, inverse, axes
+    setup_context = staticmethod(_remember)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
