@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ropewalk import NTK, Linear, NTKByParts, Plain, Proportional, Rope, Scaling, YaRN
-from ropewalk.extend.engines import ENGINES, legacy_block, rope_parameters, settings
+from ropewalk.convert.rope_block import rope_parameters
+from ropewalk.extend.engines import ENGINES, legacy_block, settings
 from ropewalk.extend.methods import METHODS
 
 torch = pytest.importorskip("torch")

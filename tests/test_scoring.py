@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk import InputError, Rope
-from ropewalk.extend.engines import rope_parameters
+from ropewalk.convert.rope_block import rope_parameters
 from ropewalk.extend.loading import load
 from ropewalk.extend.methods import METHODS
 from ropewalk.extend.override import RopeSlot

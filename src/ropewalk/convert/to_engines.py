@@ -8,7 +8,6 @@ import shlex
 from typing import Any
 
 from ..errors import InputError
-from ..extend.engines import changed_base
 from ..models.engine_apply import apply_numbers, merge_overrides
 from ..models.engine_settings import read_settings
 from ..models.hf import read_config
@@ -17,6 +16,7 @@ from ..models.spellings import NESTED_TEXT
 from ..rope import Rope
 from ..scaling import Linear, Plain, YaRN
 from .document import Options, Written
+from .rope_block import changed_base
 from .to_hf import write_hf, write_hf4
 from .to_params import main_rope
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InputError
-from ..extend.engines import rope_parameters
 from ..models.families import FAMILIES, WRAPPERS
 from ..models.family import Family
 from ..models.plan import LayerPositions, ModelPositions
@@ -20,6 +19,7 @@ from ..models.spellings import BLOCK_KEYS, BLOCKS, NESTED_TEXT, SPELLINGS, hint
 from ..rope import Rope
 from ..scaling import Linear, LongRoPE, Proportional
 from .document import Options, Written
+from .rope_block import rope_parameters
 
 Block = dict[str, Any]
 

@@ -7,12 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ..convert.rope_block import changed_base, rope_parameters
 from ..errors import InputError
 from ..models import ModelPositions
 from ..models.read import read
 from ..models.spellings import BLOCK_KEYS, NESTED_TEXT
 from ..rope import Rope
-from .engines import changed_base, legacy_block, rope_parameters, stated_length
+from .engines import legacy_block, stated_length
 from .plan import Extension
 
 _ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
