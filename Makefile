@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all lint env sanitize bench clean
+.PHONY: demo test test-all lint env sanitize bench engines clean
 
 # The stamps name the files that decide what is installed: the environment is made again when
 # one of them changes.
@@ -63,6 +63,15 @@ sanitize: env
 bench: env
 	$(PIP) install --constraint constraints.txt --group bench
 	$(BIN)/python -m benchmarks.cpu --out docs/results/speed
+
+# The engines beside Ropewalk, and the tests that run their code. llama.cpp is compiled, which
+# takes minutes: its library alone, without tools, tuned to no machine.
+LLAMA_CPP := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+  -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF
+engines: env
+	CMAKE_ARGS="$(LLAMA_CPP)" $(PIP) install --constraint constraints.txt --no-deps --group engines
+	$(BIN)/python -m pytest -m 'slow or not slow' tests/test_engine_rules.py \
+	  tests/test_llama_cpp.py tests/test_engine_packages.py
 
 clean:
 	rm -rf $(VENV) demo build dist

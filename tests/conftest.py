@@ -20,6 +20,17 @@ from ropewalk.rotation.native import kernels
 if importlib.util.find_spec("triton") is not None:
     importlib.import_module("triton_at_hand")
 
+# Tests of engines and of other libraries are collected where these are installed: see
+# `make engines`.
+_NEEDS = {
+    "llama_cpp": "test_llama_cpp.py",
+    "diffusers": "test_diffusers_real.py",
+    "timm": "test_timm_real.py",
+}
+collect_ignore = [
+    file for package, file in _NEEDS.items() if importlib.util.find_spec(package) is None
+]
+
 TINY = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

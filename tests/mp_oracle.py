@@ -10,6 +10,7 @@ import mpmath
 
 from ropewalk import (
     NTK,
+    Clipped,
     DynamicNTK,
     Linear,
     Llama3,
@@ -59,6 +60,8 @@ def frequencies(rope: Rope, length: int | None = None):
     if isinstance(s, Proportional):
         turning = int(s.share * d // 2)
         return [plain(i) / mp.mpf(s.factor) if i < turning else mp.mpf(0) for i in planes]
+    if isinstance(s, Clipped):
+        return [f if s.original_length * f >= 2 * mp.pi else mp.mpf(0) for f in map(plain, planes)]
     if isinstance(s, NTKByParts | YaRN):
         out = []
         for i in planes:
@@ -249,5 +252,7 @@ ROPES: dict[str, tuple[Rope, int | None]] = {
         Rope(head_dim=512, theta=1e6, scaling=Proportional(share=0.25, factor=8)),
         None,
     ),
+    "clipped": (Rope(head_dim=128, theta=5e5, scaling=Clipped(original_length=8192)), None),
+    "clipped, no plane left": (Rope(head_dim=8, scaling=Clipped(original_length=6)), None),
 }
 """Ropes of every scaling, each with the length that it is evaluated at."""

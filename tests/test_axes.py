@@ -227,6 +227,9 @@ def test_models_that_only_see():
         ({"model_type": "lightglue"}, "projected from keypoints"),
         ({"model_type": "llama", "use_fope": True}, "FoPE, whose cosines and sines are mixed"),
         ({"model_type": "llama", "rope_parameters": {"use_fope": True}}, "FoPE"),
+        # 2 pi / 2048 is the frequency of plane 40.2 of 64.
+        ({"model_type": "llama", "use_fope": True}, "41 of the 64 frequencies"),
+        ({"model_type": "llama", "use_fope": True, "num_inv_freq": 9}, "; 9 of the 64 frequencies"),
         ({"model_type": "llama", "use_xpos": True}, "xPos, with which q grows"),
         (
             {"model_type": "mlcd_vision_model", "rope_scaling": {"type": "linear", "factor": 2.0}},

@@ -21,6 +21,7 @@ from ropewalk.check.rule import Example, Rule
 from ropewalk.check.rules import BY_CODE, RULES
 from ropewalk.check.rules.bases import first_violation
 from ropewalk.check.runner import chosen
+from ropewalk.models.gguf_header import GGUFHeader
 from ropewalk.models.gguf_text import listed_metadata
 
 PAGES = Path(__file__).parent.parent / "docs" / "rules"
@@ -89,6 +90,8 @@ def checked(example: Example, folder: Path) -> ModelReport:
         stored |= planted("adjacent" in example.weights)
     if stored:
         save_file(stored, folder / "model.safetensors")
+    for name, text in example.beside.items():
+        (folder / name).write_text(text, encoding="utf-8")
     return check(folder / "config.json")
 
 
@@ -219,3 +222,27 @@ def test_past_the_dense_part_every_eighth_distance_is_looked_at() -> None:
     assert found > 16384
     assert found % 8 == 0
     assert first_violation(rope, found) is None
+
+
+@pytest.mark.parametrize("weights", [None, True])
+def test_a_gguf_header_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: bool | None
+) -> None:
+    """The rules, the reader and the look at the weights share it; it is closed in the end."""
+    opened: list[GGUFHeader] = []
+    read = GGUFHeader._read
+
+    def counted(header: GGUFHeader) -> None:
+        opened.append(header)
+        read(header)
+
+    path = tmp_path / "model.gguf"
+    listing = "general.architecture=llama; llama.block_count=1; llama.attention.head_count=2"
+    listing += "; llama.embedding_length=16; llama.context_length=64"
+    write_gguf(path, listing, {"rope_freqs.weight": np.array([1, 0.5, 0.5, 0.25], np.float32)})
+    monkeypatch.setattr(GGUFHeader, "_read", counted)
+    report = check(path, weights=weights)
+    assert report.unusable is None
+    assert "RW802" in {finding.code for finding in report.findings}
+    assert len(opened) == 1
+    assert opened[0]._bytes.closed

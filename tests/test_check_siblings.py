@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.check import check, check_text
+from ropewalk.check import ModelReport, check, check_text
 from ropewalk.check.rules import RULES
 
 LLAMA: dict[str, Any] = {
@@ -254,6 +254,57 @@ def test_one_fault_at_a_time(name: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(content))
     assert code in serious(check(path))
+
+
+FOLDER = Path(__file__).parent
+RELEASED: dict[str, dict[str, Any]] = json.loads((FOLDER / "configs_sound.json").read_text())
+"""Configs of public models as they were released, and ways to run them that are right."""
+SIBLINGS: list[dict[str, Any]] = json.loads((FOLDER / "configs_faulty.json").read_text())
+"""Cases of the kinds of the reports, in other families, formats and words: the codes are what
+must be found, one of them where several are named."""
+# Its card says to add the block and leave the stated length: llama.cpp and others measure by it.
+WARNED = {"Qwen2.5-7B-Instruct with YaRN": {"RW102"}}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_released_configs_are_sound(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(RELEASED[name]), encoding="utf-8")
+    assert serious(check(path)) == WARNED.get(name, set())
+
+
+def checked(case: dict[str, Any], folder: Path) -> ModelReport:
+    content = case["content"]
+    if case["as"] == "text":
+        return check_text(content)
+    path = folder / ("config.json" if case["as"] == "json" else f"settings.{case['as']}")
+    text = json.dumps(content)  # which is YAML too
+    if case["as"] == "ini":
+        text = "[llama]\n" + "\n".join(f"{key} = {value}" for key, value in content.items())
+    path.write_text(text, encoding="utf-8")
+    return check(path)
+
+
+@pytest.mark.parametrize("case", SIBLINGS, ids=lambda case: case["name"])
+def test_siblings_of_the_reports(case: dict[str, Any], tmp_path: Path) -> None:
+    report = checked(case, tmp_path)
+    assert report.unusable is None
+    assert {finding.code for finding in report.findings} & set(case["codes"])
+    for finding in report.findings:
+        assert finding.where
+        assert finding.right
+        assert finding.fix
+
+
+def test_a_folder_that_says_a_length(tmp_path: Path) -> None:
+    folder = tmp_path / "LWM-Text-Chat-1M"
+    folder.mkdir()
+    short = {key: value for key, value in LLAMA.items() if key != "rope_theta"}
+    (folder / "config.json").write_text(json.dumps({**short, "max_position_embeddings": 2048}))
+    assert "RW125" in serious(check(folder))
+    long = {**LLAMA, "max_position_embeddings": 1048576, "rope_theta": 5e7}
+    (folder / "config.json").write_text(json.dumps(long))
+    assert "RW125" not in serious(check(folder))
 
 
 _GGUF = (

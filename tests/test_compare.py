@@ -19,13 +19,14 @@ from gguf import GGUFWriter
 from ropewalk import Rope, read
 from ropewalk.cli.main import cli, main
 from ropewalk.engines import ENGINES, compare_engines, compare_meaning
-from ropewalk.engines.compare import GroupComparison, apart
+from ropewalk.engines.compare import Comparison, GroupComparison, apart
 from ropewalk.engines.meaning import meaning
 from ropewalk.engines.reading import EngineView, Reading, view
 from ropewalk.engines.source import read_source
 from ropewalk.engines.transformers import TRANSFORMERS
 from ropewalk.errors import InputError
 from ropewalk.models import read_config
+from ropewalk.models.read import read_whole
 from ropewalk.scaling import Plain, YaRN
 
 GPT_OSS: dict[str, Any] = {
@@ -461,6 +462,133 @@ def test_exit_codes_of_two_models(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert code(same, theta, "--length", "4") == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("ropewalk: ")
+
+
+OVERRIDE = {
+    "rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192,
+    },
+    "max_position_embeddings": 32768,
+}  # fmt: skip
+FLAGS = "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 8192"
+
+
+def shown(comparison: Comparison) -> list[dict[str, Any]]:
+    return comparison.to_dict()["groups"]
+
+
+@pytest.mark.parametrize(
+    ("engine_args", "overrides"),
+    [
+        (None, json.dumps(OVERRIDE)),
+        (f"vllm serve model --hf-overrides '{json.dumps(OVERRIDE)}'", None),
+        (f"python -m sglang.launch_server --json-model-override-args '{json.dumps(OVERRIDE)}'",
+         None),
+    ],
+)  # fmt: skip
+def test_overrides_are_keys_of_the_config(
+    tmp_path: Path, engine_args: str | None, overrides: str | None
+) -> None:
+    path = written(tmp_path, LLAMA)
+    found = compare_engines(path, engine_args=engine_args, overrides=overrides)
+    rewritten = compare_engines(written(tmp_path, {**LLAMA, **OVERRIDE}, "rewritten.json"))
+    assert shown(found) == shown(rewritten)
+    assert shown(found) != shown(compare_engines(path))
+    assert any("overrides replace keys" in note for note in found.notes)
+
+
+def test_flags_of_llama_cpp_reach_it_alone(tmp_path: Path) -> None:
+    path = written(tmp_path, LLAMA)
+    without = views(only_group(path))
+    found = views(compare_engines(path, engine_args=FLAGS).groups[0])
+    yarn = Rope(head_dim=64, theta=5e5, scaling=YaRN(factor=4, original_length=8192))
+    for name, item in found.items():
+        assert item.reading is not None
+        wanted = without[name].reading.inv_freq
+        if name == "llama.cpp":
+            wanted = yarn.inv_freq()
+            assert item.reading.amplitude == yarn.attention_factor()
+        assert (item.reading.inv_freq == wanted).all(), name
+
+
+def test_flags_on_a_gguf_file_are_those_of_inspect(tmp_path: Path) -> None:
+    path = gguf(tmp_path)
+    (group,) = compare_engines(path, engine_args=FLAGS).groups
+    plan = read_whole(path, engine_args=FLAGS)
+    assert plan.rope is not None
+    reading = views(group)["llama.cpp"].reading
+    assert reading is not None
+    assert (reading.inv_freq == plan.rope.inv_freq()).all()
+    other = views(group)["transformers"].reading
+    assert other is not None
+    assert other.amplitude == 1.0
+
+
+def test_flags_that_llama_cpp_cannot_take_stop_its_row_alone(tmp_path: Path) -> None:
+    block = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+             "original_max_position_embeddings": 8192}  # fmt: skip
+    path = written(tmp_path, {**LLAMA, "rope_scaling": block})
+    found = views(compare_engines(path, engine_args="--rope-scale 4").groups[0])
+    assert "divisors" in found["llama.cpp"].refusal
+    assert found["transformers"].reading is not None
+
+
+def test_windowed_layers_are_not_reached_by_flags(tmp_path: Path) -> None:
+    groups = compare_engines(written(tmp_path, NESTED), engine_args="--rope-freq-base 2e6").groups
+    without = compare_engines(written(tmp_path, NESTED)).groups
+    bases = {}
+    for name, found in (("with", groups), ("without", without)):
+        for group in found:
+            reading = views(group)["llama.cpp"].reading
+            assert reading is not None
+            bases[group.kind, name] = reading.inv_freq.tolist()
+    kinds = {kind for kind, _ in bases}
+    assert {k for k in kinds if bases[k, "with"] == bases[k, "without"]} == {"sliding_attention"}
+
+
+@pytest.mark.parametrize(("text", "length"), [
+    ("vllm serve model --max-model-len 16384", 16384), ("llama-server -c 4096", 4096),
+])  # fmt: skip
+def test_length_comes_from_the_command_line(tmp_path: Path, text: str, length: int) -> None:
+    path = written(tmp_path, LLAMA)
+    assert only_group(path, engine_args=text).length == length
+    assert only_group(path, engine_args=text, length=100).length == 100
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-"], ["--overrides", "-"], ["--overrides", "["], ["--overrides", "[1]"],
+        ["--overrides", '{"rope-theta": 1}'], ["--overrides", '{"rope_theta": "x"}'],
+        ["--overrides", '{"rope_parameters": 3}'], ["--engine-args", "-"], ["--engine-args", ""],
+        ["--engine-args", '"'], ["--engine-args", "--rope-freq-scale 4"],
+        ["--engine-args", "--rope-scale x"], ["--engine-args", "--rope-scaling spiral"],
+        ["--engine-args", "vllm serve m --hf-overrides {"],
+        ["--overrides", "{}", "--engine-args", "vllm serve m --hf-overrides {}"],
+    ],
+)  # fmt: skip
+def test_bad_settings_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    model = [] if arguments == ["-"] else [str(written(tmp_path, LLAMA))]
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", *model, *arguments])
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert captured.err.startswith("ropewalk: ")
+
+
+@pytest.mark.parametrize("option", ["--overrides", "--engine-args"])
+def test_settings_are_for_one_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    path = str(written(tmp_path, LLAMA))
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", path, path, option, "{}"])
+    assert stop.value.code == 2
+    assert option in capsys.readouterr().err
 
 
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:

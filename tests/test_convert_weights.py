@@ -14,6 +14,7 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 from ropewalk import InputError
+from ropewalk.check import check
 from ropewalk.cli.main import main
 from ropewalk.convert import weights as weights_module
 from ropewalk.convert.model_weights import NOTE
@@ -33,6 +34,8 @@ from ropewalk.convert.row_orders import (
 )
 from ropewalk.convert.stored_tensors import open_tensors
 from ropewalk.convert.weights import convert_pairing
+from ropewalk.extend.loading import load
+from ropewalk.models.read import read
 from ropewalk.rotation import rotate
 
 _VOCABULARY = 61
@@ -289,6 +292,90 @@ def test_what_the_family_cannot_say_is_refused(llama: Path, tmp_path: Path) -> N
     assert json.loads((tmp_path / "b" / NOTE).read_text())["pairing"] == "adjacent"
     with pytest.raises(InputError, match="stored for adjacent pairing already"):
         convert_pairing(tmp_path / "b", "adjacent", tmp_path / "c", lossy=True)
+
+
+def test_a_noted_pairing_is_read_everywhere(
+    llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No engine reads the note: what would run such weights through one refuses them."""
+    noted = tmp_path / "b"
+    convert_pairing(llama, "adjacent", noted, lossy=True)
+    for place in (noted, noted / "config.json"):
+        plan = read(place)
+        assert {layer.rope.pairing for layer in plan.layers if layer.rope} == {"adjacent"}
+        assert plan.sources["pairing"].source == f"{NOTE}: pairing"
+        assert "pairs half lanes and computes gibberish" in plan.notes[-1]
+    assert read(llama).sources["pairing"].source != plan.sources["pairing"].source
+    assert "RW804" in [f.code for f in check(noted).findings]
+    assert "RW804" not in [f.code for f in check(llama).findings]
+    with pytest.raises(InputError, match="that transformers' code rotates: it reads no such"):
+        load(noted)
+    for command, code, said in (
+        (["inspect", str(noted)], 0, "computes gibberish"),
+        (["measure", str(noted)], 2, NOTE),
+        (["extend", str(noted), "--to", "2x", "--measure"], 2, NOTE),
+        (["extend", str(noted), "--to", "2x"], 0, "computes gibberish"),
+        (["convert", str(noted), "--to", "hf"], 2, "permute the weights too"),
+        (["check", str(noted)], 1, "RW804"),
+    ):
+        with pytest.raises(SystemExit) as exit_:
+            main(command)
+        printed = capsys.readouterr()
+        assert exit_.value.code == code, printed
+        assert said in " ".join((printed.out + printed.err).split()), command
+
+
+def test_a_note_of_a_gguf_file_is_about_that_file(tmp_path: Path) -> None:
+    _gguf(tmp_path / "m.gguf", "F32")
+    convert_pairing(tmp_path / "m.gguf", "half", tmp_path / "b", lossy=True)
+    (tmp_path / "b/other.gguf").write_bytes((tmp_path / "m.gguf").read_bytes())
+    plans = [read(tmp_path / "b" / name) for name in ("m.gguf", "other.gguf")]
+    assert [plan.rope.pairing for plan in plans if plan.rope] == ["half", "adjacent"]
+    assert "llama.cpp does not read" in plans[0].notes[-1]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"pairing": "both"}', '{"pairing": ["half"]}'])
+def test_a_note_that_says_nothing(text: str, llama: Path) -> None:
+    (llama / NOTE).write_text(text)
+    with pytest.raises(InputError, match="expected 'half' or 'adjacent'"):
+        read(llama)
+    assert any(f.code == "RW804" for f in check(llama).findings)
+
+
+def test_weights_of_which_only_a_part_has_the_names(llama: Path, tmp_path: Path) -> None:
+    for shard in llama.glob("*.safetensors"):
+        values = load_file(shard)
+        values = {
+            n.replace("0.self_attn.q_proj", "0.self_attn.query"): v for n, v in values.items()
+        }
+        save_file(values, shard, {"format": "pt"})
+    with pytest.raises(InputError, match=r"no queries of layer 0.*half a conversion is none"):
+        convert_pairing(llama, "adjacent", tmp_path / "b", lossy=True)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_switch_that_the_code_does_not_read_is_not_written(tmp_path: Path) -> None:
+    """Kimi K2 runs DeepSeek's remote code, which moves lanes whatever rope_interleave says."""
+    config = transformers.DeepseekV3Config(**{**_LATENT, "q_lora_rank": 14})
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(tmp_path / "a")
+    _config(tmp_path / "a", model_type="kimi_k2", rope_interleave=False)
+    plan = read(tmp_path / "a")
+    assert plan.rope is not None
+    assert plan.rope.pairing == "adjacent"
+    with pytest.raises(InputError, match="no key of the config can say"):
+        convert_pairing(tmp_path / "a", "half", tmp_path / "b")
+    before = (tmp_path / "a/config.json").read_bytes()
+    convert_pairing(tmp_path / "a", "half", tmp_path / "b", lossy=True)
+    assert (tmp_path / "b/config.json").read_bytes() == before
+
+
+def test_a_switch_beside_code_of_the_checkpoint(tmp_path: Path) -> None:
+    config = transformers.DeepseekV3Config(**{**_LATENT, "q_lora_rank": 14})
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "a")
+    _config(tmp_path / "a", auto_map={"AutoModel": "modeling_deepseek.DeepseekV3Model"})
+    done = convert_pairing(tmp_path / "a", "half", tmp_path / "b")
+    assert "without trust_remote_code" in done.notes[0]
 
 
 def test_nothing_is_overwritten(llama: Path, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.metadata
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,12 @@ import pytest
 from ropewalk.engines import ENGINES, exllamav3, keras_hub
 from ropewalk.engines.mlx_lm import FAMILIES
 from ropewalk.engines.page import engines_page
-from ropewalk.engines.reading import LayerConfig, view
+from ropewalk.engines.reading import Keys, LayerConfig, Reading, Rule, view
+from ropewalk.models.spellings import BLOCK_KEYS
 
 BY_NAME = {engine.name: engine for engine in ENGINES}
 HEAD = 64
+BLOCK = "rope_parameters"
 BASE: dict[str, Any] = {
     "model_type": "llama",
     "hidden_size": 512,
@@ -282,7 +286,8 @@ def test_versions_are_those_installed() -> None:
 
 def test_engines_marked_run_have_a_runner() -> None:
     marked = {engine.name for engine in ENGINES if engine.evidence == "run"}
-    assert marked == set(engine_code.RUNNERS)
+    # llama.cpp is run whole, by test_llama_cpp.
+    assert marked == {*engine_code.RUNNERS, "llama.cpp"}
 
 
 def test_page_is_up_to_date() -> None:
@@ -319,3 +324,36 @@ def test_architectures_of_exllamav3() -> None:
         if family in exllamav3.THETA:
             given = re.findall(r"default_rope_theta = (?:self\.read_cfg\([^)]*, )?([\d.e]+)", text)
             assert exllamav3.THETA[family] in [float(number) for number in given], family
+
+
+JUNK = (
+    None, True, 0, -1, 0.5, 1e308, -1e308, 1e-320, float("nan"), float("inf"), 10**400, "x", "4",
+    [], [1], [1.0] * (HEAD // 2), ["a"] * (HEAD // 2), {}, {"a": 1}, 4096, 8192.5,
+)  # fmt: skip
+
+
+def test_values_of_any_kind_end_in_a_reading_or_a_refusal() -> None:
+    """What `view` lets through is a mistake in a rule: see the test below."""
+    rng = random.Random(0)
+    kinds = sorted({kind for engine in ENGINES for kind in engine.rules})
+    named = sorted(BLOCK_KEYS)
+    for _ in range(500):
+        block = dict(rng.choice([block for block in BLOCKS.values() if block]))
+        block["rope_type"] = block["type"] = rng.choice(kinds)
+        for _ in range(rng.randint(1, 3)):
+            block[rng.choice(named)] = rng.choice(JUNK)
+        family = rng.choice(("llama", "phi3", "phimoe", "minicpm3", "gpt_oss", "ministral3"))
+        values = BASE | {"model_type": family, rng.choice(("rope_scaling", BLOCK)): block}
+        for engine in ENGINES:
+            found = view(engine, layer(values, rng.choice((1, 8192, 10**6))))
+            assert (found.reading is None) == bool(found.refusal)
+
+
+@pytest.mark.parametrize("mistake", [TypeError, KeyError, ValueError, AttributeError, IndexError])
+def test_a_mistake_in_a_rule_is_no_refusal_of_the_engine(mistake: type[Exception]) -> None:
+    def wrong(_: Keys) -> Reading:
+        raise mistake("in the rule")
+
+    engine = dataclasses.replace(BY_NAME["vLLM"], rules={"default": Rule(wrong, "wrong")})
+    with pytest.raises(mistake, match="in the rule"):
+        view(engine, layer(BASE, 8192))

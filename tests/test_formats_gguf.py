@@ -191,13 +191,67 @@ def test_baichuan_13b_has_alibi():
         ("kimi-linear", "no position encoding"),
         ("nemotron_h_moe", "no position encoding"),
         ("gptj", "no rope that llama.cpp applies"),
-        ("deepseek4", "an architecture that is not in the table"),
+        ("deepseek4", "two ropes, told apart by attention.compress_ratios"),
+        ("deepseek9", "an architecture that is not in the table"),
     ],
 )
 def test_refused_by_name(architecture, what):
     text = refuse(architecture)
     assert repr(architecture) in text
     assert what in text
+
+
+def test_draft_models():
+    """src/models/eagle3.cpp and dflash.cpp of llama.cpp, 2026-08."""
+    plan = of("eagle3", block_count=1)
+    assert plan.rope == Rope(
+        head_dim=128, theta=500000.0, pairing="adjacent", scaling=Plain(original_length=131072)
+    )
+    plain = of("dflash", block_count=2)
+    assert (plain.rope.pairing, windows(plain)) == ("half", [None, None])
+    values = {
+        "block_count": 3,
+        "attention__sliding_window": 2048,
+        "attention__sliding_window_pattern": "[true, true, false]",
+    }
+    windowed = of("dflash", **values)
+    assert windows(windowed) == [2048, 2048, None]
+    # One rope for both kinds of layers.
+    assert len({layer.rope for layer in windowed.layers}) == 1
+    assert "hyper_connection.count: got 4: a draft of DeepSeek-V4" in refuse(
+        "dflash", hyper_connection__count=4
+    )
+
+
+def test_deepseek_ocr_turns_halves_of_whole_heads():
+    """``is_ocr`` in src/models/deepseek2.cpp, whatever llama_model_rope_type says."""
+    plan = of("deepseek2-ocr", rope__freq_base=10000.0)
+    assert (plan.rope.pairing, plan.rope.head_dim, plan.rope.rotary_dim) == ("half", 128, 128)
+    assert "R-SWA" in refuse("deepseek2-ocr", attention__sliding_window=128)
+
+
+def test_latent_heads_of_ling_3_and_dots_3():
+    """src/models/bailingmoe3.cpp and dots3note.cpp: rotated lanes last, adjacent."""
+    latent = {"attention__key_length_mla": 192, "attention__value_length_mla": 128}
+    lanes = {"attention__key_length": 576, "rope__dimension_count": 64}
+    ling = of(
+        "bailingmoe3", block_count=4, attention__head_count_kv="[0, 0, 0, 1]", **latent, **lanes
+    )
+    assert [layer.kind for layer in ling.layers] == ["no_attention"] * 3 + ["full_attention"]
+    assert ling.rope == Rope(
+        head_dim=192, rotary_dim=64, rotary_offset=128, theta=500000.0, pairing="adjacent",
+        scaling=Plain(original_length=131072),
+    )  # fmt: skip
+    dots = of(
+        "dots3note", block_count=3, rope__freq_base_swa=50000.0, attention__sliding_window=1024,
+        attention__sliding_window_pattern="[false, true, true]",
+        attention__key_length_mla_swa=256, **latent, **lanes,
+    )  # fmt: skip
+    full, local, _ = (layer.rope for layer in dots.layers)
+    assert (full.head_dim, full.rotary_offset, full.theta) == (192, 128, 500000.0)
+    assert (local.head_dim, local.rotary_offset, local.theta) == (256, 192, 50000.0)
+    assert {full.pairing, local.pairing} == {"adjacent"}
+    assert windows(dots) == [None, 1024, 1024]
 
 
 # Listings

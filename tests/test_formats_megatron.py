@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
 from ropewalk import InputError, Linear, Llama3, LongRoPE, Plain, Rope, YaRN
+from ropewalk.models.flat_format import read_flat
+from ropewalk.models.megatron_formats import MEGATRON
 from ropewalk.models.read import read, read_any, read_text
 
 SIZES = (
@@ -262,3 +265,39 @@ def test_gpt_neox_without_pos_emb_has_no_rope(tmp_path):
     (tmp_path / "rwkv.yml").write_text(json.dumps(values))
     with pytest.raises(InputError, match="nothing beside rotary_pct, and GPT-NeoX's default"):
         read_any(tmp_path / "rwkv.yml")
+
+
+MROPE = ROPE.replace("type rope", "type mrope")
+
+
+def test_sections_are_the_axes_of_megatrons_multimodal_rope():
+    """``MultimodalRotaryEmbedding``: the doubled table is cut into the sections, twice over."""
+    plan = read_text(f"{MROPE} --mrope-section 16 24 24")
+    axes = plan.layers[0].axes
+    assert axes.axes == ("time", "height", "width")
+    assert axes.plane_axes.tolist() == [0] * 16 + [1] * 24 + [2] * 24
+    assert axes.on_text() == plan.rope
+    # Its formula, written out: split the table of 128 lanes by the sections twice, axis i % 3.
+    owners = np.concatenate([[i % 3] * n for i, n in enumerate([16, 24, 24] * 2)])
+    for plane in range(64):
+        for lane in axes.lanes(plane):
+            assert owners[lane] == axes.plane_axes[plane]
+    assert plan.sources["mrope_section"].source == "command line: mrope_section"
+    listed = {
+        "num_layers": 2, "hidden_size": 4096, "num_attention_heads": 32, "rotary_base": 500000,
+        "position_embedding_type": "mrope", "mrope_section": [16, 24, 24],
+    }  # fmt: skip
+    assert read_flat(listed, "args", MEGATRON).layers[0].axes.planes == axes.planes
+
+
+def test_sections_that_have_no_axes():
+    assert read_text(MROPE).layers[0].axes is None
+    assert "axes of images and video are unknown" in " ".join(read_text(MROPE).notes)
+    unused = read_text(f"{ROPE} --mrope-section 16 24 24")
+    assert unused.layers[0].axes is None
+    assert "mrope_section is not used" in " ".join(unused.notes)
+    assert "add up to the 64 planes" in refuse(f"{MROPE} --mrope-section 16 24 25")
+    assert "add up to" in refuse(f"{MROPE} --mrope-section a,b")
+    assert "sections with interleaved lanes" in refuse(
+        f"{MROPE} --mrope-section 16 24 24 --rotary-interleaved"
+    )

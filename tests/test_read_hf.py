@@ -758,3 +758,15 @@ def test_gemma4_written_flat():
     assert (local.theta, local.rotary_dim, local.scaling.kind) == (10000.0, 256, "plain")
     assert (full.theta, full.rotary_dim, full.scaling.share) == (1000000.0, 512, 0.25)
     assert not any("is not used" in note for note in plan.notes)
+    # No source names a key that the file does not have.
+    defaults = "default of transformers' Gemma4TextConfig"
+    assert plan.sources["theta (full_attention)"].source == "x: rope_theta"
+    assert plan.sources["theta (sliding_attention)"].source == defaults
+    assert not any("rope_parameters" in item.source for item in plan.sources.values())
+    del config["rope_theta"]
+    plan = read_config(config, "x")
+    assert plan.sources["theta (full_attention)"].source == defaults
+    with pytest.raises(InputError) as refused:
+        read_config({**config, "rope_theta": 5e5}, "x")
+    assert refused.value.where == "x: rope_theta"
+    assert defaults in refused.value.found

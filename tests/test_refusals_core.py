@@ -71,7 +71,7 @@ ROPE_FIELDS = (
 )
 KINDS = (
     "expected one of plain, linear, ntk, ntk-critical, dynamic, by-parts, yarn, llama3, longrope, "
-    "proportional; fix: correct the name"
+    "proportional, clipped; fix: correct the name"
 )
 
 CASES = [

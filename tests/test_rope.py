@@ -18,6 +18,7 @@ import ropewalk
 from ropewalk import (
     NTK,
     SCALINGS,
+    Clipped,
     DynamicNTK,
     Linear,
     Llama3,
@@ -92,6 +93,8 @@ def scalings(draw, planes: int):
             short_mscale=draw(st.none() | positive),
             long_mscale=draw(st.none() | positive),
         )
+    if kind == "clipped":
+        return Clipped(original_length=draw(lengths))
     return Proportional(share=draw(st.floats(0.01, 1)), factor=draw(factors))
 
 

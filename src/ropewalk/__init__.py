@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .scaling import (
         NTK,
         SCALINGS,
+        Clipped,
         DynamicNTK,
         Linear,
         Llama3,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         NTKCritical,
         Plain,
         Proportional,
+        Resonance,
         Scaling,
         YaRN,
     )
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "NTK",
     "SCALINGS",
+    "Clipped",
     "DynamicNTK",
     "InputError",
     "Linear",
@@ -48,6 +51,7 @@ __all__ = [
     "Plain",
     "Plane",
     "Proportional",
+    "Resonance",
     "Rope",
     "RopewalkError",
     "Scaling",

@@ -14,6 +14,8 @@ def printable(text: str) -> str:
 
     Names and values of a file must not steer a terminal, end the line, or turn the text round.
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

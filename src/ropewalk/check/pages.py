@@ -56,6 +56,8 @@ def shown(example: Example) -> str:
     text = example.content if isinstance(example.content, str) else _compact(example.content)
     for name, (kind, values) in example.stored.items():
         text += f"\ntensor {name} ({kind}): {', '.join(f'{value:g}' for value in values)}"
+    for name, beside in example.beside.items():
+        text += f"\n{name}: {beside}"
     return text + (f"\nweights: {example.weights}" if example.weights else "")
 
 

@@ -39,12 +39,14 @@ class Example:
         content: values of a ``config.json`` (or a file alike), or a text.
         stored: tensors beside it, name to type and values: beside a config in a file of
             safetensors; a listing with tensors is a GGUF file.
+        beside: texts beside it, by file name.
         weights: what weights there are, in words, where they are too many to list.
     """
 
     content: Mapping[str, Any] | str
     stored: Mapping[str, tuple[str, tuple[float, ...]]] = field(default_factory=dict)
     weights: str = ""
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

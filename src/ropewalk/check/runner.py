@@ -159,6 +159,13 @@ def _checked(label: str, opened: Callable[[], Subject], rules: list[Rule]) -> Mo
     except InputError as error:
         # The file itself could not be opened; some of the mistakes in a file show there too.
         subject = Subject(label, "unreadable", refusal=error)
+    try:
+        return _judged(subject, rules)
+    finally:
+        subject.close()
+
+
+def _judged(subject: Subject, rules: list[Rule]) -> ModelReport:
     seen = [(rule, item) for rule in rules for item in rule.look(subject)]
     specific = {
         item.where

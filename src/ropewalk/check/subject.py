@@ -16,12 +16,14 @@ from ..models.families import FAMILIES, WRAPPERS
 from ..models.family import Family
 from ..models.flags import parse_object, split_flags
 from ..models.flat_file import flatten
+from ..models.formats import recognise
 from ..models.fragment import Fragment
+from ..models.gguf_header import GGUFHeader
 from ..models.gguf_text import listed_metadata
 from ..models.hf_parts import main_part
 from ..models.load import load
 from ..models.plan import ModelPositions
-from ..models.read import TEXT, read_any, read_text
+from ..models.read import TEXT, read_loaded, read_text
 from ..models.spellings import BLOCK_KEYS, BLOCKS, NESTED_TEXT, SPELLINGS
 from ..scaling.base import is_number
 
@@ -45,6 +47,7 @@ class Subject:
         tensors: the names of a GGUF file's tensors; None where they are unknown.
         place: the file on the disk, or None.
         weights: whether weights are looked at; None for small files only.
+        header: the open header of a GGUF file; every rule and reader shares it.
     """
 
     path: str
@@ -58,6 +61,12 @@ class Subject:
     tensors: frozenset[str] | None = None
     place: Path | None = None
     weights: bool | None = None
+    header: GGUFHeader | None = None
+
+    def close(self) -> None:
+        """Close the file; the header's values stay."""
+        if self.header is not None:
+            self.header.__exit__(None, None, None)
 
     @cached_property
     def is_config(self) -> bool:
@@ -218,13 +227,14 @@ def open_file(
         made.values = loaded.content if isinstance(loaded.content, Mapping) else {}
     else:
         _open_gguf(made)
+        loaded = dataclasses.replace(loaded, content=made.header)
     if engine_args is not None:
         made.settings = read_settings(engine_args, "--engine-args")
     _merge(made, overrides)
     _read(
         made,
-        lambda: read_any(
-            path, assume_family=assume_family, engine_args=engine_args, overrides=overrides
+        lambda: read_loaded(
+            loaded, assume_family=assume_family, engine_args=engine_args, overrides=overrides
         ),
     )
     _read_nameless(made)
@@ -272,6 +282,8 @@ def _read_nameless(made: Subject) -> None:
     named = values.get("model_type") is not None or values.get("architectures") is not None
     if made.kind != "values" or made.refusal is None or named:
         return
+    if recognise(values, made.path) is not None:
+        return  # A file of another program, refused by its own reader.
     if any(values.get(key) is not None for key in ("rope_type", "type")) and any(
         key in values for key in BLOCK_KEYS if key not in ("rope_type", "type")
     ):
@@ -298,12 +310,10 @@ def _split(made: Subject) -> None:
 
 
 def _open_gguf(made: Subject) -> None:
-    from ..models.gguf_header import GGUFHeader
-
     assert made.place is not None
     try:
-        with GGUFHeader(made.place) as header:
-            made.values = dict(header.values)
-            made.tensors = frozenset(header.tensors)
+        made.header = GGUFHeader(made.place)
     except (InputError, OSError):
         return  # Reading it says what is wrong.
+    made.values = dict(made.header.values)
+    made.tensors = frozenset(made.header.tensors)

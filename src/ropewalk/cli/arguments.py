@@ -20,3 +20,9 @@ text_files = click.option(
 json_switch = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object instead of tables."
 )
+
+on_cluster = click.option(
+    "--on",
+    metavar="ADDRESS",
+    help="Spread the work over a Ray cluster: auto, ray://HOST:10001 or HOST:6379.",
+)

@@ -69,6 +69,7 @@ def command(
     from ..extend.options import Options
     from ..extend.plan import plan_extension
     from ..extend.write import write_extended
+    from ..models.pairing_note import NOTE
     from ..models.read import read
     from ..show.extension_view import extension_view
     from .lengths import parse_lengths
@@ -89,6 +90,9 @@ def command(
         with progress_bar("measuring") as progress:
             measurement = measure(model, options, progress=progress)
         extension = plan_extension(positions, name, tokens, method, measurement)
+    for note in positions.notes:
+        if NOTE in note:
+            click.echo(f"note: {note}", err=True)
     if folder is not None:
         written = write_extended(extension, positions, folder)
         click.echo(f"wrote {written}", err=True)

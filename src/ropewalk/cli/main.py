@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compare",
         "Show what each engine computes from a config, or how two models differ in meaning.",
     ),
+    "lab": ("lab", "Train small models side by side, to compare encodings and stretches."),
     "verify": ("verify", "Check the identities of rotary embeddings on numbers."),
 }
 """Command name to (module in this package, one-line help). Each module has ``command``."""

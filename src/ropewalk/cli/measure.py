@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .arguments import json_switch, optional_model, text_files
+from .arguments import json_switch, on_cluster, optional_model, text_files
 
 # The baselines and one method of each stage.
 _QUICK_METHODS = ("crop", "none", "linear", "ntk", "ntk-critical", "yarn")
@@ -22,13 +22,18 @@ _QUICK_METHODS = ("crop", "none", "linear", "ntk", "ntk-critical", "yarn")
     help="Context lengths: tokens, or multiples of the original length as 2x,4x.  "
     "[default: 1x,2x,4x,8x,16x,32x]",
 )
-@click.option("--methods", metavar="NAME,NAME…", help="Methods to compare.  [default: all]")
+@click.option(
+    "--methods",
+    metavar="NAME,NAME…",
+    help="Methods to compare; all for all.  [default: those that a config can hold]",
+)
 @click.option(
     "--protocol",
-    type=click.Choice(["fixed", "prefix"]),
+    type=click.Choice(["fixed", "prefix", "non-overlapping", "sliding"]),
     default="fixed",
     show_default=True,
-    help="fixed: the same last tokens at every length. prefix: the first N tokens, one pass.",
+    help="fixed: the same last tokens at every length. prefix: the first N tokens, one pass. "
+    "non-overlapping, sliding: whole documents in windows of the length.",
 )
 @click.option(
     "--documents",
@@ -70,6 +75,7 @@ _QUICK_METHODS = ("crop", "none", "linear", "ntk", "ntk-critical", "yarn")
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for report.md, loss.png, loss.svg, results.json and the journal.",
 )
+@on_cluster
 @json_switch
 def command(
     model: Path | None,
@@ -85,6 +91,7 @@ def command(
     precision: str,
     seed: int,
     out: Path | None,
+    on: str | None,
     as_json: bool,
 ) -> None:
     """Measure extension methods on MODEL, by context length.
@@ -100,13 +107,15 @@ def command(
       ropewalk measure model.gguf --text book.txt --protocol prefix --methods none,ntk,yarn
     """  # noqa: D301 (click needs the backspace character itself)
     from ..extend.measure import measure
-    from ..extend.methods import METHODS
+    from ..extend.methods import METHODS, USUAL
     from ..extend.options import Options
     from .lengths import parse_lengths
     from .output import print_view
     from .progress import progress_bar
 
-    chosen = methods.split(",") if methods else _QUICK_METHODS if quick else METHODS
+    chosen = methods.split(",") if methods else _QUICK_METHODS if quick else USUAL
+    if methods == "all":
+        chosen = list(METHODS)
     options = Options(
         lengths=parse_lengths(lengths or ("1x,2x,4x,8x" if quick else None), model),
         methods=tuple(chosen),
@@ -120,7 +129,7 @@ def command(
         seed=seed,
     )
     with progress_bar("measuring") as progress:
-        measurement = measure(model, options, journal_folder=out, progress=progress)
+        measurement = measure(model, options, journal_folder=out, progress=progress, on=on)
     if out is not None:
         from ..show.measurement_files import write_measurement
 

@@ -18,7 +18,8 @@ from .model_weights import ModelWeights, QueryKeyTensor
 from .row_orders import HeadRows
 from .stored_tensors import FloatArray, StoredTensor, TensorFile, open_tensors
 
-_MOST_LAYERS, _MOST_KEY_HEADS, _MOST_QUERIES = 16, 8, 4
+_MOST_LAYERS, _MOST_KEY_HEADS, _MOST_QUERIES = 64, 8, 4
+_MOST_IN_ALL = 128
 """Evenly chosen, so that a large model takes seconds and not minutes."""
 _LATENT_INPUT = {
     "q_b_proj": ("q_a_proj.weight", "q_a_layernorm.weight"),
@@ -57,13 +58,16 @@ class _Head:
 def head_cosines(weights: ModelWeights) -> list[HeadCosines]:
     """Read query and key weights of some layers and compare their lanes.
 
-    At most 16 layers, 8 key heads of each and 4 query heads of each of those are read.
+    At most 64 layers are read, 8 key heads of each, 128 in all, and 4 query heads of each.
 
     Raises:
         InputError: no such weights, weights packed across rows, or a number that is not finite.
     """
     with ExitStack() as stack:
-        files = [stack.enter_context(open_tensors(weights.folder / n)) for n in weights.files]
+        files = [
+            stack.enter_context(open_tensors(weights.folder / name, weights.header))
+            for name in weights.files
+        ]
         everything = {t.name: (file, t) for file in files for t in file.tensors.values()}
         layers: dict[int, dict[str, list[_Head]]] = {}
         for file in files:
@@ -80,10 +84,12 @@ def head_cosines(weights: ModelWeights) -> list[HeadCosines]:
                 expected=f"the tensors of {weights.plan.model_type}",
                 fix="check that config and weights belong together",
             )
+        chosen = _some(whole, _MOST_LAYERS)
+        most = min(_MOST_KEY_HEADS, max(1, _MOST_IN_ALL // len(chosen)))
         return [
             cosines
-            for layer in _some(whole, _MOST_LAYERS)
-            for cosines in _of_layer(layer, layers[layer], everything)
+            for layer in chosen
+            for cosines in _of_layer(layer, layers[layer], everything, most)
         ]
 
 
@@ -91,6 +97,7 @@ def _of_layer(
     layer: int,
     heads: dict[str, list[_Head]],
     everything: dict[str, tuple[TensorFile, StoredTensor]],
+    most: int,
 ) -> list[HeadCosines]:
     queries, keys = heads["query"], heads["key"]
     if len(queries) % len(keys):
@@ -103,7 +110,7 @@ def _of_layer(
         )
     group = len(queries) // len(keys)
     out = []
-    for head in _some(range(len(keys)), _MOST_KEY_HEADS):
+    for head in _some(range(len(keys)), most):
         key = _rows(keys[head], everything)
         key_norms, key = _unit(key)
         chosen = _some(range(head * group, (head + 1) * group), _MOST_QUERIES)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..models.plan import LayerPositions, ModelPositions
+from ..models.plan import LayerPositions, ModelPositions, QueryTemperature
 from ..rope import Rope
 
 _SHOWN = 4
@@ -77,8 +77,8 @@ def _layer(
         yield f"softmax multiplier {a.softmax_multiplier:.6g} would be {b.softmax_multiplier:.6g}"
     one, other = a.query_temperature, b.query_temperature
     if one != other and not (
-        one is not None
-        and other is not None
+        isinstance(one, QueryTemperature)
+        and isinstance(other, QueryTemperature)
         and (one.original_length, one.offset) == (other.original_length, other.offset)
         and _close(one.beta, other.beta, tolerance)
     ):

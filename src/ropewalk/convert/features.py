@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..models.plan import LayerPositions, ModelPositions
+from ..models.plan import LayerPositions, LogNTemperature, ModelPositions, QueryTemperature
 from ..rope import Rope
 from ..scaling import (
+    Clipped,
     DynamicNTK,
     Learned,
     Linear,
@@ -21,7 +22,9 @@ from ..scaling import (
     LongRoPE,
     Plain,
     Proportional,
+    Resonance,
     Scaling,
+    SteppedNTK,
     YaRN,
 )
 from ..scaling.yarn import temperature
@@ -188,8 +191,16 @@ def _chunks(plan: ModelPositions) -> str:
 
 def _tempered(plan: ModelPositions, *, roped: bool) -> str:
     for la in plan.layers:
-        if la.query_temperature is not None and (la.rope is not None) == roped:
-            return f"beta {la.query_temperature.beta:g}"
+        found = la.query_temperature
+        if isinstance(found, QueryTemperature) and (la.rope is not None) == roped:
+            return f"beta {found.beta:g}"
+    return ""
+
+
+def _log_n(plan: ModelPositions) -> str:
+    for la in plan.layers:
+        if isinstance(la.query_temperature, LogNTemperature):
+            return f"queries grow beyond {la.query_temperature.original_length} tokens"
     return ""
 
 
@@ -236,6 +247,12 @@ FEATURES: dict[str, Feature] = {
             lambda rope: "of the weights" if isinstance(rope.scaling, Learned) else "",
             lambda rope: rope.with_scaling(getattr(rope.scaling, "under", rope.scaling)),
         ),
+        _of_ropes(
+            "whole wavelengths",
+            lambda rope: "resonance" if isinstance(rope.scaling, Resonance) else "",
+            lambda rope: rope.with_scaling(getattr(rope.scaling, "inner", rope.scaling)),
+        ),
+        _scaling(Clipped, "clipped planes"),
         _scaling(Linear, "linear scaling"),
         _of_scaling(
             "fractional factor", Linear,
@@ -251,6 +268,7 @@ FEATURES: dict[str, Feature] = {
             ),
         ),
         _scaling(DynamicNTK, "dynamic scaling"),
+        _scaling(SteppedNTK, "dynamic scaling in steps"),
         _scaling(YaRN, "yarn scaling"),
         _of_scaling(
             "yarn with the ramp in turns", YaRN,
@@ -319,6 +337,7 @@ FEATURES: dict[str, Feature] = {
             "query temperature without rope",
             lambda plan: _tempered(plan, roped=False), _untempered,
         ),
+        Feature("log-n attention", _log_n, _untempered),
         Feature("softmax multiplier", _softmax, _no_softmax),
         Feature("value heads of another size", _value_heads, _no_value_heads),
         Feature("several position axes", _some_axes, _no_axes),

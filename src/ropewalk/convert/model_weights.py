@@ -11,14 +11,18 @@ from typing import Any, Literal
 
 from ..errors import InputError
 from ..models import ModelPositions, json_text
-from ..models.read import read
-from ..rope import PAIRINGS, Pairing, Rope
-from .layouts import ROWS, STAY, Names, Place
+from ..models.fragment import Fragment
+from ..models.gguf import read_gguf
+from ..models.gguf_header import GGUFHeader
+from ..models.load import load
+from ..models.pairing_note import NOTE, noted_pairing
+from ..models.read import read_loaded
+from ..models.spellings import NESTED_TEXT
+from ..rope import Pairing, Rope
+from .layouts import INDEXED, ROWS, STAY, Names, Place
 from .row_orders import HeadRows, Lanes, Sizes, heads_in
 from .stored_tensors import StoredTensor
 
-NOTE = "ropewalk-pairing.json"
-"""Lies beside weights whose pairing is not the one that their config means."""
 _ADAPTER = "adapter_config.json"
 _SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 _LARGEST_JSON = 64 * 2**20
@@ -55,6 +59,8 @@ class ModelWeights:
         plan: the positions of the model (of the base model, for an adapter).
         rope: the rope of its long-range layers.
         stored: the pairing that the weights are said to have.
+        header: that of a GGUF file, where it is open already.
+        index: lanes of an indexer's heads, or None.
     """
 
     folder: Path
@@ -63,6 +69,8 @@ class ModelWeights:
     plan: ModelPositions
     rope: Rope
     stored: Pairing
+    header: GGUFHeader | None = None
+    index: Lanes | None = None
 
     def query_key_tensors(
         self, tensors: Iterable[StoredTensor], path: Path
@@ -99,7 +107,7 @@ class ModelWeights:
                     fix="use the model before it was quantised",
                 )
             else:
-                rows = elements if place.field.startswith("lora_mag") else tensor.shape[0]
+                rows = elements if place.field.startswith("lora_mag") else tensor.rows
             heads = heads_in(place.form, rows, self._sizes(rope), where)
             yield QueryKeyTensor(tensor, place, rope, rows, heads)
 
@@ -111,21 +119,25 @@ class ModelWeights:
     def _sizes(self, rope: Rope) -> Sizes:
         lanes = Lanes(rope.head_dim, rope.rotary_offset, rope.rotary_dim)
         plan = self.plan
-        return Sizes(lanes, plan.heads, plan.kv_heads, plan.value_dim or rope.head_dim)
+        value = plan.value_dim or rope.head_dim
+        return Sizes(lanes, plan.heads, plan.kv_heads, value, self.index)
 
 
-def find_weights(model: Path, base: Path | None = None) -> ModelWeights:
+def find_weights(
+    model: Path, base: Path | None = None, header: GGUFHeader | None = None
+) -> ModelWeights:
     """Find a model's weight files and read its positions.
 
     Args:
         model: a folder of safetensors, a LoRA adapter's folder, or a GGUF file.
         base: the model that an adapter belongs to, where the adapter does not name a folder.
+        header: that of the GGUF file, where it is open already.
 
     Raises:
         InputError: no such weights, a model without rope, or pickled weights.
     """
     try:
-        return _find(model, base)
+        return _find(model, base, header)
     except OSError as error:
         raise InputError(
             str(model),
@@ -135,9 +147,12 @@ def find_weights(model: Path, base: Path | None = None) -> ModelWeights:
         ) from None
 
 
-def _find(model: Path, base: Path | None) -> ModelWeights:
+def _find(model: Path, base: Path | None, header: GGUFHeader | None) -> ModelWeights:
     adapter = model.is_dir() and (model / _ADAPTER).is_file()
-    plan = read(_base_of(model, base) if adapter else model)
+    if header is None:
+        plan = _by_code(_base_of(model, base) if adapter else model)
+    else:
+        plan = read_gguf(header.path, header=header)
     rope = plan.rope
     if rope is None:
         raise InputError(
@@ -155,12 +170,42 @@ def _find(model: Path, base: Path | None) -> ModelWeights:
                 expected="one file",
                 fix="join it with llama-gguf-split --merge",
             )
-        stored = _noted(path.parent) or rope.pairing
-        return ModelWeights(path.parent, (path.name,), "gguf", plan, rope, stored)
+        stored = noted_pairing(path) or rope.pairing
+        return ModelWeights(path.parent, (path.name,), "gguf", plan, rope, stored, header)
     folder = model if model.is_dir() else model.parent
     files = _safetensors(folder, "adapter_model" if adapter else "model")
-    stored = _noted(folder) or rope.pairing
-    return ModelWeights(folder, files, "adapter" if adapter else "folder", plan, rope, stored)
+    stored = noted_pairing(folder / files[0]) or rope.pairing
+    index = _indexer(Path(plan.path), plan.model_type, rope)
+    kind: Literal["adapter", "folder"] = "adapter" if adapter else "folder"
+    return ModelWeights(folder, files, kind, plan, rope, stored, index=index)
+
+
+def _by_code(path: Path) -> ModelPositions:
+    """Read a plan with the pairing that the family's code has, whatever a note says."""
+    found = read_loaded(load(path))
+    if isinstance(found, Fragment):
+        raise found.refusal()
+    return found
+
+
+_ROTATED_LAST = ("hy_v4", "hy_v4_vl_text")
+"""Indexers whose rotated lanes are the last of a head; elsewhere they are the first."""
+
+
+def _indexer(config: Path, family: str, rope: Rope) -> Lanes | None:
+    """Return the lanes of an indexer's heads; only the config says how many there are."""
+    path = config / "config.json" if config.is_dir() else config
+    if family not in INDEXED or not path.is_file():
+        return None
+    values = load_object(path)
+    for nested in NESTED_TEXT:
+        if isinstance(values.get(nested), dict):
+            values = values[nested]
+    size = values.get("index_head_dim")
+    if not isinstance(size, int) or isinstance(size, bool) or not rope.rotary_dim <= size < 2**16:
+        return None
+    first = size - rope.rotary_dim if family in _ROTATED_LAST else 0
+    return Lanes(size, first, rope.rotary_dim)
 
 
 def _safetensors(folder: Path, stem: str) -> tuple[str, ...]:
@@ -249,16 +294,4 @@ def load_object(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _noted(folder: Path) -> Pairing | None:
-    if not (folder / NOTE).is_file():
-        return None
-    found = load_object(folder / NOTE).get("pairing")
-    for pairing in PAIRINGS:
-        if found == pairing:
-            return pairing
-    raise InputError(
-        f"{folder / NOTE}: pairing",
-        found=repr(found),
-        expected="'half' or 'adjacent'",
-        fix="remove the file, or correct it after `ropewalk pairing`",
-    )
+__all__ = ["NOTE", "ModelWeights", "QueryKeyTensor", "find_weights", "load_object"]

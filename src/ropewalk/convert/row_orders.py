@@ -48,13 +48,13 @@ class Part:
         role: whose lanes they are; ``other`` rows stay.
         count: how many heads: ``one``; ``all`` that fit; ``heads`` or ``kv_heads`` of the
             model; ``group`` query heads of one key head; ``quarter`` of the query heads.
-        width: lanes of each: those of a ``head``; of a ``value`` head; the ``rope`` lanes
-            alone; or ``rest``, what the other parts leave.
+        width: lanes of each: those of a ``head``; of a ``value`` head; of a head of the
+            ``index``; the ``rope`` lanes alone; or ``rest``, what the other parts leave.
     """
 
     role: Role
     count: Count = "one"
-    width: Literal["head", "value", "rope", "rest"] = "head"
+    width: Literal["head", "value", "index", "rope", "rest"] = "head"
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ CONCATENATED = Form(
     (Part("query", "heads"), Part("key", "kv_heads"), Part("other", "kv_heads", "value"))
 )
 """All queries, all keys, all values (Phi-3, ChatGLM, Qwen, GGUF)."""
+GATE_FIRST = Form((Part("other", "heads"), *CONCATENATED.parts))
+"""A gate as large as the queries, then as above (HRM)."""
 PER_HEAD = Form((Part("query"), Part("key"), Part("other")), times="heads")
 """Query, key and value of one head after the other (GPT-NeoX, Persimmon)."""
 PER_GROUP = Form((Part("query", "group"), Part("key"), Part("other")), times="kv_heads")
@@ -86,6 +88,15 @@ QUARTERS = Form(
     (Part("query", "quarter"), Part("other", "quarter"), Part("key", "quarter")), times="quarter"
 )
 """Four times query, value, key of a quarter of the heads (CodeGen)."""
+VALUE_GATED_QUERY = Form((Part("query"), Part("other", width="value")), times="heads")
+"""Each query head followed by a gate for its values (A.X K2)."""
+KEY_VALUE = Form((Part("key", "kv_heads"), Part("other", "kv_heads", "value")))
+"""All keys, all values (JetMoe)."""
+LATENT_KEY_NORM = Form((Part("key", "one", "rope"),))
+"""The norm of the rotated key that all heads share (dots3)."""
+INDEX_QUERY = Form((Part("query", "all", "index"),))
+INDEX_KEY = Form((Part("key", "one", "index"),))
+"""Queries and the one key of an indexer, which are never those of the attention."""
 LATENT_KEY = Form((Part("other", "one", "rest"), Part("key", "one", "rope")))
 """The compressed latent, then the rotated key that all heads share (DeepSeek)."""
 
@@ -96,12 +107,16 @@ _MOST_HEADS = 2**16
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a form needs to know of a layer; counts are None where the file does not say."""
+    """What a form needs to know of a layer; counts are None where the file does not say.
+
+    ``index`` are the lanes of an indexer's heads, None where there is none.
+    """
 
     lanes: Lanes
     heads: int | None
     kv_heads: int | None
     value: int
+    index: Lanes | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +156,7 @@ def heads_in(form: Form, rows: int, sizes: Sizes, where: str) -> list[HeadRows]:
     at = 0
     for _ in range(_bounded(_times(form, sizes, where), where)):
         for part in form.parts:
-            lanes = _lanes(part, rows, sizes)
+            lanes = _lanes(part, rows, sizes, where)
             for _ in range(_bounded(_count(part, rows, lanes, sizes, where), where)):
                 if part.role != "other":
                     found.append(HeadRows(part.role, at, lanes))
@@ -195,7 +210,16 @@ def _count(part: Part, rows: int, lanes: Lanes, sizes: Sizes, where: str) -> int
     return _number(part.count, sizes, where)
 
 
-def _lanes(part: Part, rows: int, sizes: Sizes) -> Lanes:
+def _lanes(part: Part, rows: int, sizes: Sizes, where: str) -> Lanes:
+    if part.width == "index":
+        if sizes.index is None:
+            raise InputError(
+                where,
+                found="an indexer, and no index_head_dim",
+                expected="index_head_dim in the config",
+                fix="add it: its rows are told apart by it",
+            )
+        return sizes.index
     if part.width == "rope":
         return Lanes(sizes.lanes.rotated, 0, sizes.lanes.rotated)
     if part.width == "value":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -49,6 +49,11 @@ class StoredTensor:
     shape: tuple[int, ...]
     start: int
     size: int
+
+    @property
+    def rows(self) -> int:
+        """Its rows: those of all experts, where a tensor holds the matrices of several."""
+        return math.prod(self.shape[:-1]) if len(self.shape) > 1 else math.prod(self.shape)
 
 
 class TensorFile:
@@ -92,7 +97,7 @@ class TensorFile:
         Raises:
             InputError: rows that are no whole bytes.
         """
-        rows = tensor.shape[0] if tensor.shape else 1
+        rows = tensor.rows
         if not rows or tensor.size % rows:
             raise InputError(
                 f"{self.path}: {tensor.name}",
@@ -138,8 +143,12 @@ class TensorFile:
         return None if self._handle is None else _dequantised(self.path, tensor, raw)
 
 
-def open_tensors(path: Path) -> TensorFile:
+def open_tensors(path: Path, header: GGUFHeader | None = None) -> TensorFile:
     """Open a safetensors or GGUF file; only its header is read.
+
+    Args:
+        path: the file.
+        header: that of a GGUF file, where it is open already; it is left open.
 
     Raises:
         InputError: not readable, damaged, or of another kind.
@@ -149,7 +158,7 @@ def open_tensors(path: Path) -> TensorFile:
             raise damaged(path, "no regular file")  # a pipe would be waited for
         with path.open("rb") as file:
             magic = file.read(4)
-        return _open_gguf(path) if magic == b"GGUF" else _open_safetensors(path)
+        return _open_gguf(path, header) if magic == b"GGUF" else _open_safetensors(path)
     except OSError as error:
         raise InputError(
             str(path),
@@ -206,10 +215,10 @@ def _safetensor(path: Path, name: str, entry: Any, data: int) -> StoredTensor:
     return StoredTensor(name, entry["dtype"], tuple(shape), data + start, end[0] - start)
 
 
-def _open_gguf(path: Path) -> TensorFile:
+def _open_gguf(path: Path, known: GGUFHeader | None) -> TensorFile:
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-    header = GGUFHeader(path)
+    header = GGUFHeader(path) if known is None else known
     tensors = []
     for name, info in header.tensors.items():
         try:
@@ -228,7 +237,7 @@ def _open_gguf(path: Path) -> TensorFile:
                 math.prod(info.shape) // block * size,
             )
         )
-    return TensorFile(path, tensors, header)
+    return TensorFile(path, tensors, header if known is None else nullcontext(known))
 
 
 def _dequantised(path: Path, tensor: StoredTensor, raw: npt.NDArray[np.uint8]) -> FloatArray:

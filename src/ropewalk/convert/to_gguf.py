@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..models.gguf_families import ARCHITECTURES, Architecture
-from ..models.plan import ModelPositions
+from ..models.plan import ModelPositions, QueryTemperature
 from ..models.spellings import hint
 from ..rope import Rope
 from ..scaling import Linear, YaRN
@@ -81,7 +81,7 @@ def _keys(plan: ModelPositions, architecture: Architecture) -> Keys:
     tempered = next(
         (la.query_temperature for la in plan.layers if la.query_temperature and la.rope), None
     )
-    if tempered is not None:
+    if isinstance(tempered, QueryTemperature):
         out["attention.temperature_scale"] = tempered.beta
         out["attention.temperature_length"] = tempered.original_length
     return out

@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import InputError
 from ..models.families import FAMILIES, WRAPPERS
 from ..models.family import Family
-from ..models.plan import LayerPositions, ModelPositions
+from ..models.plan import LayerPositions, ModelPositions, QueryTemperature
 from ..models.spellings import BLOCK_KEYS, BLOCKS, NESTED_TEXT, SPELLINGS, hint
 from ..rope import Rope
 from ..scaling import Linear, LongRoPE, Proportional
@@ -196,7 +196,7 @@ def blocks(plan: ModelPositions, own: Block | None = None) -> dict[str, Block]:
         if layer.rope is None or layer.kind in out:
             continue
         block = {**(own or {}), **block_of(layer.rope)}
-        if layer.query_temperature is not None:
+        if isinstance(layer.query_temperature, QueryTemperature):
             block["llama_4_scaling_beta"] = layer.query_temperature.beta
         out[layer.kind] = block
     return out
@@ -283,6 +283,6 @@ def _layer_keys(layers: tuple[LayerPositions, ...], family: Family) -> Block:
     if family.temperature == "layers_without_rope":
         tempered = next((la.query_temperature for la in layers if la.query_temperature), None)
         out["attn_temperature_tuning"] = tempered is not None
-        if tempered is not None:
+        if isinstance(tempered, QueryTemperature):
             out |= {"attn_scale": tempered.beta, "floor_scale": tempered.original_length}
     return out

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..errors import InputError
-from ..models.plan import ModelPositions
+from ..models.plan import ModelPositions, QueryTemperature
 from ..rope import Rope
 from ..scaling import Llama3, Plain, YaRN
 from .document import Options, Written
@@ -78,7 +78,7 @@ def write_meta(plan: ModelPositions, _options: Options) -> Written:
     if every is not None:
         out["nope_layer_interval"] = every
         tempered = next((la.query_temperature for la in plan.layers if la.query_temperature), None)
-        if tempered is not None:
+        if isinstance(tempered, QueryTemperature):
             out |= {
                 "attn_temperature_tuning": True,
                 "attn_scale": tempered.beta,
@@ -117,7 +117,7 @@ def write_mistral(plan: ModelPositions, _options: Options) -> Written:
             "apply_scale": scaling.amplitude() != 1 or scaling.factor == 1,
         }
     tempered = next((la.query_temperature for la in plan.layers if la.query_temperature), None)
-    if tempered is not None:
+    if isinstance(tempered, QueryTemperature):
         out["llama_4_scaling"] = {
             "beta": tempered.beta,
             "original_max_position_embeddings": tempered.original_length,

@@ -101,8 +101,9 @@ def convert_pairing(
     config, note = _said(weights, to, lossy)
     orders: dict[str, dict[str, Order]] = {}
     names: set[str] = set()
+    seen: set[tuple[int, str]] = set()
     for file in weights.files:
-        orders[file], held = _orders(weights, file, to)
+        orders[file], held = _orders(weights, file, to, seen)
         names |= held
     moved = sum(map(len, orders.values()))
     _check_values(weights, {name for found in orders.values() for name in found}, names)
@@ -113,6 +114,7 @@ def convert_pairing(
             expected=f"the tensors of {weights.plan.model_type}",
             fix="check that config and weights belong together",
         )
+    _check_whole(weights, seen)
     try:
         kept = _write(weights, orders, to, folder, config, note, progress)
     except OSError as error:
@@ -123,6 +125,11 @@ def convert_pairing(
             fix="make room or choose another place; the same command goes on from here",
         ) from None
     notes = [] if note is None else [note["note"]]
+    if config is not None and "auto_map" in config:
+        notes.append(
+            "the config names code that travels with the checkpoint; it may not read the key that "
+            "says the pairing: load without trust_remote_code"
+        )
     if left := _left_out(weights):
         notes.append("other weight files were not converted and are left out: " + ", ".join(left))
     written = folder / weights.files[0] if weights.kind == "gguf" else folder
@@ -133,7 +140,7 @@ def convert_pairing(
 
 def _said(
     weights: ModelWeights, to: Pairing, lossy: bool
-) -> tuple[str | None, dict[str, str] | None]:
+) -> tuple[str | None, dict[str, Any] | None]:
     """Return the new text of config.json, if it changes, and the note beside it, if needed."""
     own = weights.rope.pairing
     family = FAMILIES.get(weights.plan.model_type)
@@ -154,8 +161,10 @@ def _said(
             fix="add --lossy to write it all the same, for code that rotates "
             f"{to} lanes; {NOTE} will say so",
         )
+    files = {"files": list(weights.files)} if weights.kind == "gguf" else {}
     return None, {
         "pairing": to,
+        **files,
         "note": f"query and key weights are stored for {to} pairing, but {what}: run them with "
         "code that rotates so, or convert them back",
     }
@@ -173,13 +182,19 @@ def _with_switch(text: str, key: str, value: bool) -> str:
     return text.replace("{", f'{{\n  "{key}": {word},', 1)
 
 
-def _orders(weights: ModelWeights, name: str, to: Pairing) -> tuple[dict[str, Order], set[str]]:
-    """Return the row orders of a file's tensors, and the names of all its tensors."""
+def _orders(
+    weights: ModelWeights, name: str, to: Pairing, seen: set[tuple[int, str]]
+) -> tuple[dict[str, Order], set[str]]:
+    """Return the row orders of a file's tensors, and the names of all its tensors.
+
+    ``seen`` gains the layers and roles of the matrices.
+    """
     with open_tensors(weights.folder / name) as file:
         orders = {}
         for found in weights.query_key_tensors(file.tensors.values(), file.path):
             if found.place.kind == "matrix":
                 file.raw(found.tensor)  # refuses rows that are no whole bytes
+                seen |= {(found.place.layer, head.role) for head in found.heads}
             orders[found.tensor.name] = row_order(found.heads, found.rows, to)
         return orders, set(file.tensors)
 
@@ -199,13 +214,35 @@ def _check_values(weights: ModelWeights, moved: set[str], names: set[str]) -> No
                 )
 
 
+def _check_whole(weights: ModelWeights, seen: set[tuple[int, str]]) -> None:
+    """Refuse weights of which only a part has the names of the family.
+
+    Layers that share the keys of others have none of their own, but queries all have.
+    """
+    if weights.kind == "adapter":
+        return
+    rotating = {layer.index for layer in weights.plan.layers if layer.rope is not None}
+    # Some models run through their layers several times: those have fewer than the plan.
+    last = max((layer for layer, _ in seen), default=0)
+    lost = sorted(i for i in rotating if i <= last and (i, "query") not in seen)
+    if lost or not any(role == "key" for _, role in seen):
+        raise InputError(
+            str(weights.folder),
+            found=f"no queries of layer {lost[0]} under the names of the family"
+            if lost
+            else "queries and no keys under the names of the family",
+            expected=f"queries and keys of the {len(rotating)} layers with rope",
+            fix="check that config and weights belong together; half a conversion is none",
+        )
+
+
 def _write(
     weights: ModelWeights,
     orders: dict[str, dict[str, Order]],
     to: Pairing,
     folder: Path,
     config: str | None,
-    note: dict[str, str] | None,
+    note: dict[str, Any] | None,
     progress: Progress | None,
 ) -> int:
     scratch = folder.with_name(f".partial-{folder.name}")
@@ -295,7 +332,7 @@ def _left_out(weights: ModelWeights) -> list[str]:
 
 
 def _write_rest(
-    weights: ModelWeights, scratch: Path, config: str | None, note: dict[str, str] | None
+    weights: ModelWeights, scratch: Path, config: str | None, note: dict[str, Any] | None
 ) -> None:
     if weights.kind != "gguf":
         skipped = {*weights.files, *_left_out(weights), NOTE, _STATE}

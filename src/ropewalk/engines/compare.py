@@ -180,20 +180,30 @@ def _turning(inv_freq: Any) -> Any:
 
 
 def compare_engines(
-    path: Path, *, assume_family: str | None = None, length: int | None = None
+    path: Path,
+    *,
+    assume_family: str | None = None,
+    length: int | None = None,
+    engine_args: str | None = None,
+    overrides: str | None = None,
 ) -> Comparison:
     """Compare what the engines of the table compute from a model's config.
 
     Args:
         path: a model's folder, config, GGUF file, or another file that `ropewalk.read` reads.
         assume_family: see `ropewalk.read`.
-        length: tokens of the text at hand; None for the stated length, and where frequencies
-            depend on the length also for the original one.
+        length: tokens of the text at hand; None for the one that ``engine_args`` gives, else
+            the stated length, and where frequencies depend on the length also the original one.
+        engine_args: see `read_source`.
+        overrides: see `read_source`.
 
     Raises:
-        InputError: see `read_source`; or no length is known.
+        InputError: see `read_source`.
     """
-    source = read_source(path, assume_family=assume_family)
+    source = read_source(
+        path, assume_family=assume_family, engine_args=engine_args, overrides=overrides
+    )
+    length = source.context if length is None else length
     found: dict[Any, GroupComparison] = {}
     for layer, indices in source.groups:
         for tokens in (length,) if length is not None else _lengths(source, layer):
@@ -228,7 +238,7 @@ def _group(
     for engine in ENGINES:
         found = view(engine, config)
         if engine.native == source.plan.format:
-            found = _native(found, layer, source, length)
+            found = _native(found, source.running.layers[indices[0]], source, length)
         views.append(found)
     native = {engine.name for engine in ENGINES if engine.native == source.plan.format}
     reference = next((v for v in views if v.engine in native), views[0])

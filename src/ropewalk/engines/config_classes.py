@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..models.spellings import KIND_ALIASES
-from .reading import Keys, LayerConfig
+from .reading import Keys, LayerConfig, number_or_none
 
 # Kinds for which the class fills in the original length.
 _WITH_ORIGINAL = frozenset({"llama3", "yarn", "longrope"})
@@ -47,5 +47,5 @@ def standardised(layer: LayerConfig) -> Keys:
         layer.theta,
         layer.rotary_dim,
         layer,
-        float(original) if isinstance(original, int | float) else None,
+        number_or_none(original),
     )

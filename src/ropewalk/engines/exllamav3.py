@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from . import formulas
-from .reading import Engine, Keys, LayerConfig, Reading, RefusedError, Rule, named_family
+from .reading import (
+    Engine,
+    Keys,
+    LayerConfig,
+    Reading,
+    RefusedError,
+    Rule,
+    as_number,
+    named_family,
+    number_or_none,
+)
 from .shared_rules import PLAIN, lenient_llama3, mscale_ratio, truncates
 
 _RATIO_FAMILIES = frozenset({"deepseek_v3", "kimi_k2"})
@@ -40,8 +50,8 @@ def _find(layer: LayerConfig) -> Keys:
     kind = str(block.get("rope_type", block.get("type", "default")))
     original = block.get("original_max_position_embeddings")
     return Keys(
-        kind, block, float(theta), layer.rotary_dim, layer,
-        float(original) if isinstance(original, int | float) else None, notes,
+        kind, block, as_number("rope_theta", theta), layer.rotary_dim, layer,
+        number_or_none(original), notes,
     )  # fmt: skip
 
 
@@ -115,7 +125,9 @@ def _proportional(keys: Keys) -> Reading:
     if share != keys.given("partial_rotary_factor", share):
         notes = ("partial_rotary_factor is not read within rope_scaling",)
     return Reading(
-        formulas.proportional(keys.theta, head, int(share * head // 2), keys.given("factor", 1.0)),
+        formulas.proportional(
+            keys.theta, head, formulas.whole(share * head // 2), keys.given("factor", 1.0)
+        ),
         notes=notes,
     )
 
@@ -125,6 +137,7 @@ EXLLAMAV3 = Engine(
     version="1.6.5",
     source="util/rope.py",
     evidence="run",
+    not_run="what its architectures change, beyond the default base",
     find=_find,
     reads="rope_theta, also of rope_parameters; rope_scaling, else rope_parameters",
     rules={

@@ -15,6 +15,32 @@ import numpy.typing as npt
 Frequencies = npt.NDArray[np.float64]
 
 
+class UndefinedError(ArithmeticError):
+    """A formula that has no value for these numbers; the engine's own arithmetic stops there."""
+
+
+def log(value: float) -> float:
+    """Return the natural logarithm.
+
+    Raises:
+        UndefinedError: it has none.
+    """
+    if not value > 0:
+        raise UndefinedError(f"the logarithm of {value:g}")
+    return math.log(value)
+
+
+def whole(value: float) -> int:
+    """Return a number of planes or lanes, cut to a whole one.
+
+    Raises:
+        UndefinedError: it is infinite or none.
+    """
+    if not math.isfinite(value):
+        raise UndefinedError(f"{value} planes")
+    return int(value)
+
+
 def ladder(theta: float, dim: int, denominator: int | None = None) -> Frequencies:
     """Return ``theta^(-2i/denominator)`` for i below dim / 2, in radians per token.
 
@@ -40,7 +66,7 @@ def blend_range(
     """Return the first and last plane of YaRN's blend, limited to [0, top]."""
 
     def plane(turns: float) -> float:
-        return dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        return dim * log(original / (turns * 2 * math.pi)) / (2 * log(theta))
 
     low, high = plane(fast), plane(slow)
     if truncate:
@@ -109,15 +135,20 @@ def proportional(theta: float, head_dim: int, rotated: int, factor: float = 1.0)
 def grown_base(theta: float, dim: int, growth: float) -> float:
     """Return the base of NTK scaling: ``theta * growth^(dim / (dim - 2))``."""
     if growth <= 0:
-        raise ValueError(f"the base would grow by {growth:g}")
+        raise UndefinedError(f"the base would grow by {growth:g}")
     return float(theta * growth ** (dim / (dim - 2)))
 
 
 def magnitude(factor: float, weight: float = 1.0) -> float:
     """Return YaRN's ``0.1 * weight * ln(factor) + 1``; 1 where nothing is stretched."""
-    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+    return 1.0 if factor <= 1 else 0.1 * weight * log(factor) + 1.0
 
 
 def longrope_magnitude(ratio: float, original: float) -> float:
     """Return LongRoPE's ``sqrt(1 + ln(ratio) / ln(original))``; 1 where nothing is stretched."""
-    return 1.0 if ratio <= 1 else math.sqrt(1 + math.log(ratio) / math.log(original))
+    if ratio <= 1:
+        return 1.0
+    square = 1 + log(ratio) / log(original)
+    if square < 0:
+        raise UndefinedError(f"the square root of {square:g}")
+    return math.sqrt(square)

@@ -5,10 +5,18 @@ Each converter copies the keys that it knows from the file; other scaling is los
 
 from __future__ import annotations
 
-import math
-
 from . import formulas
-from .reading import Engine, Keys, LayerConfig, Reading, RefusedError, Rule, named_family
+from .reading import (
+    Engine,
+    Keys,
+    LayerConfig,
+    Reading,
+    RefusedError,
+    Rule,
+    as_number,
+    named_family,
+    number_or_none,
+)
 from .shared_rules import plain, strict_llama3
 
 BASE_ONLY = frozenset(
@@ -33,7 +41,7 @@ def _find(layer: LayerConfig) -> Keys:
         found = new.get("rope_theta", layer.values.get("rope_theta"))
         if found is None:
             raise RefusedError("stops: rope_theta is missing")
-        theta = float(found)
+        theta = as_number("rope_theta", found)
     block = {**new, **old} if family in _GEMMA3 else dict(old)
     kind = {"gpt_oss": "gpt-oss yarn"}.get(family, str(block.get("rope_type", "default")))
     notes: tuple[str, ...] = ()
@@ -47,7 +55,7 @@ def _find(layer: LayerConfig) -> Keys:
     original = block.get("original_max_position_embeddings")
     return Keys(
         kind if not layer.unscaled else "default", block, theta, layer.rotary_dim, layer,
-        float(original) if isinstance(original, int | float) else None, notes,
+        number_or_none(original), notes,
     )  # fmt: skip
 
 
@@ -61,7 +69,7 @@ def _gpt_oss(keys: Keys) -> Reading:
     if not keys.layer.old:
         notes.append("rope_scaling is missing: nothing is stretched (rope_parameters is not read)")
     # Its magnitude is 0.1 ln f + 1 for any factor.
-    amplitude = 0.1 * math.log(factor) + 1.0
+    amplitude = 0.1 * formulas.log(factor) + 1.0
     frequencies = formulas.yarn(keys.theta, keys.dim, factor, 4096.0, truncate=False)
     return Reading(frequencies, amplitude, notes=tuple(notes))
 
@@ -71,6 +79,7 @@ KERAS_HUB = Engine(
     version="0.32.0",
     source="utils/transformers/convert_*.py, layers/modeling/rotary_embedding.py",
     evidence="run",
+    not_run="its converters other than those of Llama and gpt-oss",
     find=_find,
     reads="rope_theta, also of rope_parameters; rope_scaling in its Llama, Gemma 3 and gpt-oss",
     rules={

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..models.plan import LayerPositions, ModelPositions, QueryTemperature
+from ..models.plan import LayerPositions, LogNTemperature, ModelPositions, QueryTemperature
 from ..models.read import read_whole
 from ..rope import Rope
 from .compare import Disagreement, apart
@@ -188,9 +188,11 @@ def _tokens(window: int | None) -> str:
     return "none" if window is None else f"{window:,} tokens"
 
 
-def _temperature(value: QueryTemperature | None) -> str:
+def _temperature(value: QueryTemperature | LogNTemperature | None) -> str:
     if value is None:
         return "none"
+    if isinstance(value, LogNTemperature):
+        return f"log-n, length {value.original_length:,}"
     return f"beta {value.beta:g}, length {value.original_length:,}, offset {value.offset}"
 
 

@@ -11,7 +11,17 @@ from typing import Literal
 
 from ..rope import Pairing
 from . import formulas
-from .reading import Engine, Keys, LayerConfig, Reading, RefusedError, Rule, named_family
+from .reading import (
+    Engine,
+    Keys,
+    LayerConfig,
+    Reading,
+    RefusedError,
+    Rule,
+    as_number,
+    named_family,
+    number_or_none,
+)
 from .shared_rules import LINEAR, PLAIN, lenient_llama3, plain, truncates
 
 Form = Literal["all", "plain", "linear", "phi3", "phimoe", "minicpm3", "alpha"]
@@ -108,10 +118,10 @@ def _find(layer: LayerConfig) -> Keys:
     keys = Keys(
         kind,
         block,
-        float(theta),
+        as_number("rope_theta", theta),
         layer.rotary_dim,
         layer,
-        float(original) if isinstance(original, int | float) else None,
+        number_or_none(original),
         tuple(notes),
     )
     return _limited(keys, family.form)
@@ -238,6 +248,7 @@ MLX_LM = Engine(
     version="0.32.2",
     source="models/rope_utils.py",
     evidence="run",
+    not_run="the ropes of its Phi-3, Phi MoE, MiniCPM3 and Hunyuan; its latent attention",
     find=_find,
     reads="rope_theta and rope_scaling of the file; rope_parameters in a few models only",
     rules={

@@ -129,6 +129,7 @@ ONNXRUNTIME_GENAI = Engine(
     version="0.18.0",
     source="models/builders/base.py, llama.py, phi.py",
     evidence="run",
+    not_run="Hunyuan's alpha, Gemma 4's blocks by layer type",
     find=_find,
     reads="the config classes of transformers, flattened; blocks by layer type for Gemma 4 only",
     rules={

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from .llama_cpp import BINDING
 from .table import ENGINES
 
-_HEAD = """# Engines and their rules
+_HEAD = f"""# Engines and their rules
 
 What `ropewalk compare` applies: how each engine reads a config and what it computes from it.
-"run" means that `tests/test_engine_rules.py` runs the engine's own code on the same configs
-wherever its package is installed, and demands frequencies and amplitudes equal within float32;
-"read from source" means that nothing was run. Code is taken out of the installed sources, with
-stand-ins for the layers around it (a base module, a logger, NumPy for `keras.ops`). vLLM and
-SGLang are found when their unpacked packages are on `PYTHONPATH`; the rules were run so.
+"run" means that a test runs the engine's own code wherever its package is installed, and
+demands frequencies and amplitudes equal within float32; "read from source" means that nothing
+was run. `make engines` installs the packages and runs these tests.
+
+- `tests/test_engine_rules.py` takes code out of the installed sources and runs it on the same
+  configs, with stand-ins for the layers around it (a base module, a logger, NumPy for
+  `keras.ops`). vLLM and SGLang are found when their unpacked packages are on `PYTHONPATH`; the
+  rules were run so.
+- `tests/test_llama_cpp.py` runs llama.cpp whole, through {BINDING}, on models of
+  one layer with random weights, and compares the logits with those of NumPy in float64: files as
+  its converter writes them, and its flags.
+- `tests/test_engine_packages.py` runs torchtune, rotary-embedding-torch and x-transformers,
+  which read no config and are not compared here, on random heads beside `rotate`.
 
 Engines that read the config classes of transformers get its defaults too: the family's base,
 `original_max_position_embeddings` beside the block, else in it, else `max_position_embeddings`.
@@ -31,7 +40,9 @@ def engines_page() -> str:
     """Return the page as Markdown."""
     known = {kind for engine in ENGINES for kind in engine.rules}
     assert known <= {*_KINDS, *_HIDDEN}, "a kind of scaling without a place on the page"
-    lines = [_HEAD, "| engine | version | source | evidence | reads | longest text |"]
+    lines = [_HEAD, "Read from source only, of the engines marked run:", ""]
+    lines += [f"- {engine.name}: {engine.not_run}" for engine in ENGINES if engine.not_run]
+    lines += ["", "| engine | version | source | evidence | reads | longest text |"]
     lines.append("|---|---|---|---|---|---|")
     lines += [
         f"| {e.name} | {e.version} | `{e.source}` | {e.evidence} | {e.reads} | {e.length} |"

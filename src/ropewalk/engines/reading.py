@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..models.engine_settings import EngineSettings
 from ..rope import Pairing
 from .formulas import Frequencies
 
@@ -17,6 +18,26 @@ Evidence = Literal["run", "read from source"]
 
 class RefusedError(Exception):
     """The engine stops with an error on this config; the text says why."""
+
+
+def as_number(name: str, value: object) -> float:
+    """Return a raw value as the number that an engine needs there.
+
+    Raises:
+        RefusedError: it is none, or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RefusedError(f"stops: {name} is {value!r}")
+    if not math.isfinite(value):
+        raise RefusedError(f"computes nothing usable: {name} is {value}")
+    return float(value)
+
+
+def number_or_none(value: object) -> float | None:
+    """Return a raw value as a number, or None where an engine would not take it for one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 @dataclass(frozen=True)
@@ -40,6 +61,7 @@ class LayerConfig:
         share: the family's share of turning planes for proportional scaling.
         pairing: which lanes make a plane in the model's own weights.
         assumed: the block that a config class fills in where the file has none, or None.
+        flags: llama.cpp's own settings, or None.
     """
 
     model_type: str
@@ -58,6 +80,7 @@ class LayerConfig:
     share: float = 1.0
     pairing: Pairing = "half"
     assumed: Mapping[str, Any] | None = None
+    flags: EngineSettings | None = None
 
     @property
     def stated(self) -> int | None:
@@ -112,11 +135,7 @@ class Keys:
     def get(self, name: str) -> float | None:
         """Return a number, or None where it is missing or null."""
         value = self.block.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise RefusedError(f"stops: {name} is {value!r}")
-        return float(value)
+        return None if value is None else as_number(name, value)
 
     def given(self, name: str, default: float) -> float:
         """Return a number, or the engine's default where it is missing."""
@@ -134,7 +153,7 @@ class Keys:
         value = self.block.get(name)
         if not isinstance(value, list) or len(value) != self.dim // 2:
             raise RefusedError(f"stops: {name} is no list of {self.dim // 2} numbers")
-        return [float(number) for number in value]
+        return [as_number(name, number) for number in value]
 
     def noting(self, *notes: str) -> Keys:
         """Return the same with notes added."""
@@ -186,6 +205,8 @@ class Engine:
             is what it computes.
         pairing: which lanes it pairs; None for those of the model's own weights.
         pairing_why: why those may be others.
+        flagged: what it computes with `LayerConfig.flags`; None for engines without such flags.
+        not_run: what of the rules was read from the source only, where the evidence is ``run``.
     """
 
     name: str
@@ -200,6 +221,8 @@ class Engine:
     native: str = ""
     pairing: Callable[[LayerConfig], Pairing] | None = None
     pairing_why: str = ""
+    flagged: Callable[[Keys, Reading], Reading] | None = None
+    not_run: str = ""
 
 
 @dataclass(frozen=True)
@@ -256,13 +279,16 @@ def view(engine: Engine, layer: LayerConfig) -> EngineView:
         # Infinite and undefined numbers are told below, for all rules alike.
         with np.errstate(all="ignore"):
             reading = rule.compute(keys)
+            if engine.flagged is not None and layer.flags is not None:
+                reading = engine.flagged(keys, reading)
         numbers = (*reading.inv_freq.tolist(), reading.amplitude, reading.softmax)
         if not all(map(math.isfinite, numbers)) or min(reading.amplitude, reading.softmax) <= 0:
             raise RefusedError("computes infinite, undefined or negative numbers from these values")
     except RefusedError as error:
         return replace(blank, refusal=str(error))
-    # A list where a number belongs: the engine's own arithmetic would stop there too.
-    except (ArithmeticError, TypeError, ValueError) as error:
+    # Its own arithmetic would stop there too. Values of a wrong type are refused where they are
+    # taken from the block, so any other exception is a mistake in a rule, and is not hidden.
+    except ArithmeticError as error:
         return replace(blank, refusal=f"stops on these values ({error})")
     notes = [*keys.notes, *reading.notes]
     pairing = layer.pairing if engine.pairing is None else engine.pairing(layer)

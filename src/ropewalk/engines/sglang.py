@@ -108,6 +108,7 @@ SGLANG = Engine(
     version="0.5.23",
     source="srt/layers/rotary_embedding/factory.py",
     evidence="run",
+    not_run="which class a model's own code asks for",
     find=_find,
     reads="the config classes of transformers",
     rules={

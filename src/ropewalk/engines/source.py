@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..models.engine_apply import check_factor, merge_overrides
+from ..models.engine_settings import EngineSettings
 from ..models.families import FAMILIES, WRAPPERS
 from ..models.hf_parts import main_part
 from ..models.load import load
 from ..models.plan import LayerPositions, ModelPositions
-from ..models.read import read_whole
+from ..models.read import read_whole, settings_of
 from ..models.spellings import BLOCKS, LAYER_KINDS, LOCAL_KINDS
 from ..scaling import Plain, Proportional
 from .reading import LayerConfig
 
 _CONFIGS = ("hf", "mlx")
+# Engines that take keys of the config in place of numbers.
+_OVERRIDING = ("vllm", "sglang")
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,18 @@ class Source:
             file of another format, what `convert` writes for it.
         groups: every kind of layer that has a rope, with the indices of its layers.
         notes: what a user should know.
+        flags: settings of llama.cpp, which reach that engine alone.
+        running: what llama.cpp runs of a file of its own: the plan with the flags.
+        context: tokens that the settings make room for, or None.
     """
 
     plan: ModelPositions
     values: Mapping[str, Any]
     groups: tuple[tuple[LayerPositions, tuple[int, ...]], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+    flags: EngineSettings | None
+    running: ModelPositions
+    context: int | None
 
     def layer(self, group: LayerPositions, length: int) -> LayerConfig:
         """Return the raw keys of one kind of layer, for a text of ``length`` tokens."""
@@ -71,6 +81,7 @@ class Source:
             share=rope.scaling.share if isinstance(rope.scaling, Proportional) else 1.0,
             pairing=rope.pairing,
             assumed=assumed,
+            flags=self.flags,
         )
 
 
@@ -84,13 +95,45 @@ def _of_kind(block: object, kind: str, known: set[str]) -> tuple[Mapping[str, An
     return (found if isinstance(found, Mapping) else None), True
 
 
-def read_source(path: Path, *, assume_family: str | None = None) -> Source:
+def read_source(
+    path: Path,
+    *,
+    assume_family: str | None = None,
+    engine_args: str | None = None,
+    overrides: str | None = None,
+) -> Source:
     """Read a model and the keys that engines read.
 
+    Args:
+        path: the model.
+        assume_family: see `ropewalk.read`.
+        engine_args: the command line of an engine. What vLLM and SGLang are told replaces keys
+            of the config, for every engine; numbers for llama.cpp reach that engine alone.
+        overrides: keys that replace those of the config, as JSON.
+
     Raises:
-        InputError: not readable, or of a format that cannot be written as a config.
+        InputError: not readable, of a format that cannot be written as a config, or settings
+            that do not fit.
     """
-    plan = read_whole(path, assume_family=assume_family)
+    settings = settings_of(engine_args, overrides)
+    flags = settings if settings is not None and settings.overrides is None else None
+    if flags is not None and flags.format in _OVERRIDING:
+        flags = None  # a length alone
+    plan = read_whole(
+        path,
+        assume_family=assume_family,
+        engine_args=None if flags is not None else engine_args,
+        overrides=overrides,
+    )
+    running, notes = plan, list[str]()
+    if flags is not None:
+        check_factor(flags)
+        notes = [f"the flags of {flags.format} are applied to llama.cpp alone", *flags.notes]
+        if plan.format == "gguf":
+            running = read_whole(path, engine_args=engine_args)
+    elif settings is not None and settings.overrides is not None:
+        notes.append("the overrides replace keys of the config, here for every engine")
+        notes += settings.notes
     groups = tuple((layer, indices) for layer, indices in plan.groups() if layer.rope is not None)
     if not groups:
         raise InputError(
@@ -99,13 +142,19 @@ def read_source(path: Path, *, assume_family: str | None = None) -> Source:
             expected="a language model with rotary embeddings",
             fix="there is nothing to compare",
         )
+    context = None if settings is None else settings.value("context")
     if plan.format in _CONFIGS:
-        return Source(plan, main_part(load(path).content)[1], groups)
+        values = load(path).content
+        if settings is not None and settings.overrides is not None:
+            values, told = merge_overrides(values, settings.overrides, settings.label)
+            notes += told
+        part = main_part(values)[1]
+        return Source(plan, part, groups, tuple(dict.fromkeys(notes)), flags, running, context)
     from ..convert.convert import convert
     from ..convert.document import Options
 
     written = convert(plan, "hf", lossy=True, options=Options(family=assume_family))
-    notes = [f"the file is {plan.format}: engines that read configs are given that of convert"]
+    notes += [f"the file is {plan.format}: engines that read configs are given that of convert"]
     notes += [f"lost on the way: {loss}" for loss in written.lost]
     values = main_part(json.loads(written.text))[1]
-    return Source(plan, values, groups, tuple(notes))
+    return Source(plan, values, groups, tuple(dict.fromkeys(notes)), flags, running, context)

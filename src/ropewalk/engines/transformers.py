@@ -74,7 +74,7 @@ def _longrope(keys: Keys) -> Reading:
 
 def _proportional(keys: Keys) -> Reading:
     head = keys.layer.head_dim
-    rotated = int(keys.given("partial_rotary_factor", 1.0) * head // 2)
+    rotated = formulas.whole(keys.given("partial_rotary_factor", 1.0) * head // 2)
     return Reading(
         formulas.proportional(keys.theta, head, rotated, keys.given("factor", 1.0)),
     )

@@ -118,6 +118,8 @@ def _proportional(keys: Keys) -> Reading:
 
 def _ntk(keys: Keys) -> Reading:
     factor, mixed = keys.need("factor"), keys.get("mixed_b")
+    if factor <= 0:
+        raise RefusedError(f"computes nothing usable from factor {factor:g}")
     if mixed is None:
         frequencies = formulas.ladder(keys.theta * factor, keys.dim) / factor ** (2 / keys.dim)
         return Reading(frequencies)
@@ -131,6 +133,7 @@ VLLM = Engine(
     version="0.33.0",
     source="model_executor/layers/rotary_embedding/__init__.py",
     evidence="run",
+    not_run="ntk; which class a model's own code asks for",
     find=_find,
     reads="the config classes of transformers",
     rules={

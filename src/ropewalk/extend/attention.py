@@ -7,8 +7,12 @@ in blocks of queries, so that memory grows with the length and not with its squa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from ..encodings import Encoding
 from ..errors import InputError
 
 NAME = "ropewalk_causal"
@@ -55,6 +59,8 @@ def causal_attention(
             expected="plain causal attention",
             fix="this model's attention cannot be measured by ropewalk yet",
         )
+    if _ENCODED and getattr(module, "layer_idx", None) in _ENCODED[-1].layers:
+        return _encoded_attention(query, key, value, scaling), None
     grouped = query.shape[1] != key.shape[1]
     length = query.shape[2]
     windowed = sliding_window is not None and sliding_window < length
@@ -80,6 +86,47 @@ def causal_attention(
         part = (query[:, :, start:end], key[:, :, first:end], value[:, :, first:end])
         blocks.append(_attend(torch, *part, seen, scaling, softcap))
     return torch.cat(blocks, dim=2).transpose(1, 2).contiguous(), None
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """An encoding, the layers that take it, and the length that it is evaluated at."""
+
+    positions: Any
+    layers: frozenset[int]
+    length: int
+
+
+# A stack: transformers calls the registered function and passes nothing of ours through.
+_ENCODED: list[_Encoded] = []
+
+
+@contextmanager
+def encoded(encoding: Encoding, layers: frozenset[int], length: int) -> Iterator[None]:
+    """Let the given layers' attention take an encoding that is more than a rotation."""
+    from ..encodings import Sizes
+    from ..encodings.modules import module_for
+
+    # What is learned depends on sizes; what can be put into a finished model learns nothing.
+    _ENCODED.append(_Encoded(module_for(encoding, Sizes(1, 1, 1)), layers, length))
+    try:
+        yield
+    finally:
+        _ENCODED.pop()
+
+
+def _encoded_attention(query: Any, key: Any, value: Any, scaling: float | None) -> Any:
+    import torch
+
+    from ..encodings.modules import attend
+
+    now = _ENCODED[-1]
+    if query.shape[1] != key.shape[1]:
+        repeats = query.shape[1] // key.shape[1]
+        key, value = (t.repeat_interleave(repeats, dim=1) for t in (key, value))
+    at = torch.arange(query.shape[2], device=query.device)
+    out = attend(now.positions, query, key, value, at, at, length=now.length, scale=scaling)
+    return out.transpose(1, 2).contiguous()
 
 
 def _attend(

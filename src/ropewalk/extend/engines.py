@@ -165,6 +165,9 @@ def settings_by_kind(ropes: dict[str, Rope], target: int) -> tuple[Setting, ...]
     family or by flags for all layers, which would stretch the local layers too.
     """
     blocks = {kind: rope_parameters(rope) for kind, rope in ropes.items()}
+    if None in blocks.values():
+        why = "no rope_type gives these frequencies"
+        return tuple(Setting(name, version, "", why) for name, (version, _) in ENGINES.items())
     nested = json.dumps({"rope_parameters": blocks, "max_position_embeddings": target})
     override = json.dumps({"rope_parameters": blocks})
     texts = {

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..errors import InputError, MissingExtraError
 from ..models import ModelPositions
+from ..models.pairing_note import NOTE
 from ..models.read import read
 
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -74,6 +75,14 @@ def load(
         MissingExtraError: torch, transformers or accelerate is not installed.
     """
     positions = positions or read(path)
+    paired = positions.sources.get("pairing")
+    if paired is not None and paired.source.startswith(NOTE):
+        raise InputError(
+            str(path),
+            found=f"weights that {NOTE} says are for {paired.value} lanes",
+            expected="weights for the lanes that transformers' code rotates: it reads no such file",
+            fix="convert them back with ropewalk convert MODEL --pairing",
+        )
     try:
         import torch
         import transformers

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from ..cluster import check_address
 from ..errors import InputError
 from ..models.read import read
 from .journal import Journal
 from .loading import builtin_model, load
 from .methods import methods_named
+from .on_ray import spread_on_ray
 from .options import Options
 from .results import Measurement
 from .runner import Progress, Runner
@@ -27,6 +31,7 @@ def measure(
     *,
     journal_folder: Path | None = None,
     progress: Progress = lambda *_: None,
+    on: str | None = None,
 ) -> Measurement:
     """Measure extension methods on a model.
 
@@ -36,10 +41,13 @@ def measure(
         journal_folder: where finished passes are kept, so that a killed run resumes; by
             default under the user's cache folder.
         progress: told of the work done.
+        on: address of a Ray cluster that the passes are spread over (see
+            `ropewalk.cluster.check_address`); by default they run here.
 
     Raises:
-        InputError: a model or a text that cannot be measured, or a journal of another run.
-        MissingExtraError: torch or transformers is not installed.
+        InputError: a model or a text that cannot be measured, or a journal of another run, or
+            no cluster where ``on`` says.
+        MissingExtraError: torch or transformers is not installed, or Ray where it is asked for.
     """
     options = options or Options()
     chosen = methods_named(list(options.methods))
@@ -49,6 +57,8 @@ def measure(
     base, original = positions.stretchable()
     lengths = _lengths(options, original)
     scored = max(1, original // 4)
+    if on is not None:
+        check_address(on)
     documents, origin = (
         (read_texts(options.texts), ", ".join(p.name for p in options.texts))
         if options.texts
@@ -67,14 +77,19 @@ def measure(
     # be added to a run without repeating any.
     run = {"model": fingerprint(path), "dtype": loaded.dtype}
     folder = journal_folder or _cache_folder(run)
-    with Journal(folder / "journal.jsonl", run) as journal:
+    scorer = Scorer(loaded)
+    on_ray = nullcontext() if on is None else spread_on_ray(on, path, run["model"], run["dtype"])
+    with Journal(folder / "journal.jsonl", run) as journal, on_ray as spread:
         runner = Runner(
-            Scorer(loaded), texts, base, original, scored, chosen, options, journal, progress
+            scorer, texts, base, original, scored, chosen, options, journal, progress, spread
         )
         # The name only: a path says nothing to whoever reads the results elsewhere.
-        return runner.run(
-            path.resolve().name if model is not None else "built-in byte model", lengths
-        )
+        name = path.resolve().name if model is not None else "built-in byte model"
+        measurement = runner.run(name, lengths)
+        if spread is None:
+            return measurement
+        environment = {**measurement.environment, **spread.environment()}
+        return dataclasses.replace(measurement, environment=environment)
 
 
 def _lengths(options: Options, original: int) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..rope import Precision
 from .loading import Dtype
-from .methods import METHODS
-from .results import ProtocolName
+from .methods import USUAL
+from .protocols import ProtocolName
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,15 @@ class Options:
 
     Attributes:
         lengths: context lengths in tokens; by default 1, 2, 4 … 32 times the original.
-        methods: names of `ropewalk.extend.methods.METHODS`; by default all.
+        methods: names of `ropewalk.extend.methods.METHODS`; by default `USUAL`.
         texts: text files; by default standard library files that the built-in model never saw.
-        protocol: ``fixed`` scores the same last tokens of each document at every length;
-            ``prefix`` scores all of the first text's first N tokens, one pass each.
+        protocol: which tokens are scored, a name of `ropewalk.extend.protocols.PROTOCOLS`;
+            ``fixed`` scores the same last tokens of each document at every length.
         documents: how many documents at most.
         trials: passkey trials per cell up to 8 times the original length, proportionally fewer
             above, but 20 or as many as asked for; 0 leaves retrieval out.
+        probe: what a trial plants, a name of `ropewalk.extend.retrieval.PROBES`.
+        distances: how far back trials plant it, tokens, in turn; by default at all depths.
         short: whether to measure what each factor costs on texts of the original length.
         dtype: of the weights.
         precision: of the angles; ``float32`` forms them as transformers does.
@@ -31,11 +33,13 @@ class Options:
     """
 
     lengths: tuple[int, ...] | None = None
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = USUAL
     texts: tuple[Path, ...] = ()
     protocol: ProtocolName = "fixed"
     documents: int = 16
     trials: int = 100
+    probe: str = "passkey"
+    distances: tuple[int, ...] | None = None
     short: bool = True
     dtype: Dtype = "auto"
     precision: Precision = "exact"

@@ -121,6 +121,25 @@ class RopeSlot:
         finally:
             self._module.forward = self._original_forward
 
+    @contextmanager
+    def unturned(self) -> Iterator[None]:
+        """Leave queries and keys of the long-range layers as they are, for attention to turn."""
+        torch = _torch()
+        before = self._original_forward
+
+        def forward(x: Any, position_ids: Any, layer_type: str | None = None) -> tuple[Any, Any]:
+            arguments = (x, position_ids) if layer_type is None else (x, position_ids, layer_type)
+            cos, sin = before(*arguments)
+            if layer_type in self._stretched:
+                return torch.ones_like(cos), torch.zeros_like(sin)
+            return cos, sin
+
+        self._module.forward = forward
+        try:
+            yield
+        finally:
+            self._module.forward = before
+
 
 def _torch() -> Any:
     import torch

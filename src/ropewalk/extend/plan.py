@@ -13,7 +13,7 @@ from ..rope import Rope
 from ..scaling import Plain
 from .engines import Setting, settings, settings_by_kind
 from .kv_cache import kv_cache_bytes
-from .methods import METHODS, Method
+from .methods import METHODS, Method, method_named
 from .results import SCHEMA_VERSION, Measurement
 
 AUTO = "auto"
@@ -209,7 +209,8 @@ def _choose(
             ),
         )
     scaled_by = now.scaling.kind
-    if scaled_by not in METHODS and not isinstance(now.scaling, Plain):
+    known = scaled_by in METHODS and METHODS[scaled_by].usual
+    if not known and not isinstance(now.scaling, Plain):
         raise InputError(
             path,
             found=f"a trained {scaled_by} scaling to {usable:,} tokens",
@@ -239,7 +240,7 @@ def _from_measurement(m: Measurement, target: int) -> tuple[str, tuple[str, ...]
     rescaled = {
         c.method: c
         for c in m.cells
-        if c.length == target and METHODS[c.method].build is not None and c.method != "none"
+        if c.length == target and method_named(c.method).build is not None and c.method != "none"
     }
     if not rescaled:
         raise InputError(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from ..rope import Precision
+from .protocols import ProtocolName
 from .statistics import Interval
 
 SCHEMA_VERSION = 1
-ProtocolName = Literal["fixed", "prefix"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class RetrievalCell:
         factor: the stretch that the method was set to.
         length: tokens of context given, answer included.
         overall: all trials.
-        by_distance: the same trials by distance, in steps of the original length.
+        by_distance: the same trials by distance, in steps of the original length, or at each
+            distance that was asked for.
     """
 
     method: str
@@ -85,7 +86,7 @@ class Measurement:
         model: name of the model: its folder or file.
         model_type: its family.
         original_length: tokens.
-        protocol: ``fixed`` (the same last tokens at every length) or ``prefix``.
+        protocol: a name of `ropewalk.extend.protocols.PROTOCOLS`.
         lengths: context lengths, tokens.
         scored: tokens scored at the end of each document.
         documents: their names.

@@ -3,29 +3,59 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import json
 import math
 import platform
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from ..rope import Rope
+from ..encodings import Encoding
+from ..rope import Precision, Rope
 from .journal import Journal
 from .methods import Method
 from .options import Options
+from .protocols import PROTOCOLS, Reach
 from .results import Measurement, RetrievalCell, Share, TextCell
 from .retrieval import TokenTrial, trials_of
-from .scoring import Scorer
 from .statistics import paired_bootstrap, wilson
-from .texts import TextSet
+from .texts import TextSet, TokenizedDocument, byte_count
+
+Setting = Rope | Encoding
+"""What a model runs with: a rope, or an encoding that is more than one."""
+
+
+class Scores(Protocol):
+    """What the runner asks of a model; `scoring.Scorer` and the lab's models are two."""
+
+    model_type: str
+    dtype: str
+    tokenizer: Any
+
+    def log_likelihoods(
+        self,
+        tokens: Any,
+        setting: Setting,
+        scored: int,
+        length: int,
+        precision: Precision = "exact",
+    ) -> Any:
+        """Return log probabilities of the last tokens, and whether each was the first choice."""
+
+    def cost(self, length: int) -> float:
+        """Return the rough cost of one pass."""
+
 
 Progress = Callable[[float, float, str], None]
 """Called with work done, work in all, and what is being done."""
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 _TOKENS_A_PASS = 16384
 _FEWEST_TRIALS = 20
@@ -33,14 +63,45 @@ _FEWEST_TRIALS = 20
 
 @dataclass(frozen=True)
 class _Pass:
-    """One row to run through the model: a rope, tokens, and what is scored at the end."""
+    """One row to run through the model: its setting, tokens, and what is scored at the end."""
 
     key: str
-    rope: Rope
+    setting: Setting
     length: int
     tokens: tuple[int, ...]
     scored: int
     label: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Passes of one setting and length, run through the model at once.
+
+    Attributes:
+        passes: the rows.
+        tail: how many of the last scored tokens are also summed by themselves.
+        precision: of the angles.
+    """
+
+    passes: tuple[_Pass, ...]
+    tail: int
+    precision: Precision
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.passes[0].label
+
+
+Scored = list[dict[str, Any]]
+"""What the journal keeps of each pass of a batch."""
+Say = Callable[[str], None]
+"""Called with what is being done."""
+Spread = Callable[[list[Batch], Say], Iterator[tuple[Batch, Scored]]]
+"""Scores batches, in whatever order, wherever."""
+
+_TextPlan = dict[tuple[str, float, int], list[list[_Pass]]]
+_TrialPlan = dict[tuple[str, int], list[_Pass]]
 
 
 class Runner:
@@ -48,16 +109,18 @@ class Runner:
 
     def __init__(
         self,
-        scorer: Scorer,
+        scorer: Scores,
         texts: TextSet,
-        base: Rope,
+        base: Setting,
         original: int,
         scored: int,
         methods: list[Method],
         options: Options,
         journal: Journal,
         progress: Progress,
+        spread: Spread | None = None,
     ) -> None:
+        self.spread = spread or self._here
         self.scorer, self.texts, self.base = scorer, texts, base
         self.original, self.scored, self.methods = original, scored, methods
         self.options, self.journal, self.progress = options, journal, progress
@@ -78,115 +141,101 @@ class Runner:
         }
         # Equal passes (a method that changes nothing at this length) are run once. Short
         # ones come first, so that the first rows of a table are there early.
-        passes = {p.key: p for plan in (text_plan, trial_plan) for ps in plan.values() for p in ps}
+        passes = {p.key: p for p in _all_passes(text_plan, trial_plan)}
         self._run_all(sorted(passes.values(), key=lambda p: len(p.tokens)))
         return self._gather(name, lengths, text_plan, trial_plan)
 
     def _settings(self, lengths: tuple[int, ...]) -> list[tuple[float, int]]:
         main = [(length / self.original, length) for length in lengths]
-        if not self.options.short or self.options.protocol == "prefix":
+        if not self.options.short or self.options.protocol != "fixed":
             return main
         return main + [(factor, self.original) for factor, _ in main if factor > 1]
 
     def _trial_count(self, length: int) -> int:
-        if self.options.protocol == "prefix":
+        if self.options.protocol != "fixed":
             return 0
         wanted = self.options.trials
         affordable = wanted * 8 * self.original // length
         return min(wanted, max(_FEWEST_TRIALS, affordable))
 
-    def _text_passes(self, method: Method, factor: float, length: int) -> list[_Pass]:
-        rope = method.rope(self.base, factor, self.original)
-        out = []
-        for document in self.texts.documents:
-            if self.options.protocol == "fixed":
-                tokens, scored = document.tokens[-length:], self.scored
-            else:
-                tokens, scored = document.tokens[:length], length - 1
-            if method.build is None:
-                # Under the prefix protocol cropping can only be given its tail.
-                tokens, scored = tokens[-self.original :], self.scored
-            out.append(self._pass(rope, tokens, scored, f"{method.name} at {length}"))
-        return out
+    def _text_passes(self, method: Method, factor: float, length: int) -> list[list[_Pass]]:
+        """Return the passes of each document."""
+        setting = method.setting(self.base, factor, self.original)
+        reach = Reach(length, self.original, self.scored, method.crops)
+        rows_of = PROTOCOLS[self.options.protocol].passes
+        return [
+            [
+                self._pass(setting, tokens, scored, f"{method.name} at {length}")
+                for tokens, scored in rows_of(document.tokens, reach)
+            ]
+            for document in self.texts.documents
+        ]
 
     def _trial_passes(self, method: Method, length: int) -> list[_Pass]:
         count = self._trial_count(length)
         if length not in self._trials:
             self._trials[length] = trials_of(
                 self.texts,
-                self.scorer.loaded.tokenizer,
+                self.scorer.tokenizer,
                 length=length,
                 count=count,
                 seed=self.options.seed,
+                probe=self.options.probe,
+                distances=self.options.distances,
             )
-        rope = method.rope(self.base, length / self.original, self.original)
+        setting = method.setting(self.base, length / self.original, self.original)
         out = []
         for trial in self._trials[length]:
             tokens = trial.tokens
-            if method.build is None:
+            if method.crops:
                 tokens = tokens[-self.original :]
-            label = f"passkey, {method.name} at {length}"
-            out.append(self._pass(rope, tokens, trial.answer, label))
+            label = f"{self.options.probe}, {method.name} at {length}"
+            out.append(self._pass(setting, tokens, trial.answer, label))
         return out
 
-    def _pass(self, rope: Rope, tokens: tuple[int, ...], scored: int, label: str) -> _Pass:
+    def _pass(self, setting: Setting, tokens: tuple[int, ...], scored: int, label: str) -> _Pass:
         length = len(tokens)
-        numbers = np.append(rope.inv_freq(length), rope.attention_factor(length))
         text = hashlib.sha256(np.array(tokens, dtype=np.int64).tobytes()).hexdigest()[:16]
-        turning = hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
         # Exact angles are the rule and go unnamed.
         how = "" if self.options.precision == "exact" else f", {self.options.precision} angles"
-        key = f"{length} tokens {text}, last {scored} scored, rope {turning}{how}"
-        return _Pass(key, rope, length, tokens, scored, label)
+        key = f"{length} tokens {text}, last {scored} scored, {_known_by(setting, length)}{how}"
+        return _Pass(key, setting, length, tokens, scored, label)
 
     def _run_all(self, passes: list[_Pass]) -> None:
         total = sum(self.scorer.cost(p.length) for p in passes)
         groups: dict[Any, list[_Pass]] = {}
         for item in passes:
             if item.key not in self.journal.done:
-                groups.setdefault((item.rope, item.length, item.scored), []).append(item)
+                groups.setdefault((item.setting, item.length, item.scored), []).append(item)
         done = total - sum(self.scorer.cost(p.length) for g in groups.values() for p in g)
+        batches = []
         for group in groups.values():
             rows = max(1, _TOKENS_A_PASS // group[0].length)
             for start in range(0, len(group), rows):
-                batch = group[start : start + rows]
-                self.progress(done, total, batch[0].label)
-                self._run_batch(batch)
-                done += sum(self.scorer.cost(p.length) for p in batch)
+                part = tuple(group[start : start + rows])
+                tail = min(self.scored, part[0].scored)
+                batches.append(Batch(part, tail, self.options.precision))
+
+        def say(label: str) -> None:
+            self.progress(done, total, label)
+
+        for batch, found in self.spread(batches, say):
+            for item, value in zip(batch.passes, found, strict=True):
+                self.journal.record(item.key, value)
+            done += sum(self.scorer.cost(p.length) for p in batch.passes)
         self.progress(total, total, "done")
 
-    def _run_batch(self, batch: list[_Pass]) -> None:
-        import torch
-
-        first = batch[0]
-        begun = time.perf_counter()
-        values, hits = self.scorer.log_likelihoods(
-            torch.tensor([p.tokens for p in batch]),
-            first.rope,
-            first.scored,
-            first.length,
-            self.options.precision,
-        )
-        seconds = (time.perf_counter() - begun) / len(batch)
-        tail = min(self.scored, first.scored)
-        for row, item in enumerate(batch):
-            self.journal.record(
-                item.key,
-                {
-                    "nats": -values[row].double().sum().item(),
-                    "tail_nats": -values[row, -tail:].double().sum().item(),
-                    "hit": bool(hits[row].all()),
-                    "seconds": round(seconds, 3),
-                    "peak_mib": peak_mib(),
-                },
-            )
+    def _here(self, batches: list[Batch], say: Say) -> Iterator[tuple[Batch, Scored]]:
+        for batch in batches:
+            say(batch.label)
+            yield batch, score_batch(self.scorer, batch)
 
     def _gather(
         self,
         name: str,
         lengths: tuple[int, ...],
-        text_plan: dict[tuple[str, float, int], list[_Pass]],
-        trial_plan: dict[tuple[str, int], list[_Pass]],
+        text_plan: _TextPlan,
+        trial_plan: _TrialPlan,
     ) -> Measurement:
         done = self.journal.done
         cells: list[TextCell] = []
@@ -200,11 +249,10 @@ class Runner:
             self._retrieval_cell(method, length, [done[p.key]["hit"] for p in passes])
             for (method, length), passes in trial_plan.items()
         ]
-        used = {p.key for plan in (text_plan, trial_plan) for ps in plan.values() for p in ps}
-        loaded = self.scorer.loaded
+        used = {p.key for p in _all_passes(text_plan, trial_plan)}
         return Measurement(
             model=name,
-            model_type=loaded.positions.model_type,
+            model_type=self.scorer.model_type,
             original_length=self.original,
             protocol=self.options.protocol,
             lengths=lengths,
@@ -212,7 +260,7 @@ class Runner:
             documents=tuple(d.name for d in self.texts.documents),
             text_origin=self.texts.origin,
             text_digest=self.texts.digest,
-            dtype=loaded.dtype,
+            dtype=self.scorer.dtype,
             precision=self.options.precision,
             seed=self.options.seed,
             cells=tuple(cells),
@@ -222,28 +270,38 @@ class Runner:
                 **environment(),
                 "seconds": round(sum(done[key]["seconds"] for key in used), 1),
                 "peak_mib": max(done[key]["peak_mib"] for key in used),
+                "seconds_by_method": self._seconds_by_method(text_plan),
             },
         )
+
+    def _seconds_by_method(self, text_plan: _TextPlan) -> dict[str, dict[str, float]]:
+        """Return the seconds of the loss passes of each method at each length."""
+        out: dict[str, dict[str, float]] = {}
+        for (method, factor, length), documents in text_plan.items():
+            if factor == length / self.original:
+                seconds = sum(
+                    self.journal.done[p.key]["seconds"] for passes in documents for p in passes
+                )
+                out.setdefault(method, {})[str(length)] = round(seconds, 3)
+        return out
 
     def _text_cell(
         self,
         method: str,
         factor: float,
         length: int,
-        passes: list[_Pass],
-        baseline: list[_Pass] | None,
+        passes: list[list[_Pass]],
+        baseline: list[list[_Pass]] | None,
     ) -> TextCell:
-        def per_token(items: list[_Pass], name: str, most: int) -> np.ndarray[Any, Any]:
-            # Scored tokens of the pass, but at most those of the tail.
-            return np.array([self.journal.done[p.key][name] / min(p.scored, most) for p in items])
-
-        nats = per_token(passes, "nats", length)
-        tail = per_token(passes, "tail_nats", self.scored)
-        tail_bytes = np.array([d.bytes_of_last for d in self.texts.documents])
-        bits = tail * self.scored / math.log(2) / tail_bytes
+        nats = self._per_token(passes, "nats", length)
+        tail = self._per_token(passes, "tail_nats", self.scored)
+        whole = PROTOCOLS[self.options.protocol].whole_text
+        counted = nats if whole else tail
+        bits = counted / math.log(2) * [self._tokens_per_byte(d) for d in self.texts.documents]
         above, interval = None, None
         if baseline is not None and method != "crop":
-            differences = tail - per_token(baseline, "tail_nats", self.scored)
+            name, most = ("nats", length) if whole else ("tail_nats", self.scored)
+            differences = counted - self._per_token(baseline, name, most)
             above = float(differences.mean())
             interval = paired_bootstrap(differences, seed=self.options.seed)
         return TextCell(
@@ -253,11 +311,26 @@ class Runner:
             nats=float(nats.mean()),
             perplexity=math.exp(nats.mean()),
             bits_per_byte=float(bits.mean()),
-            tail_perplexity=math.exp(tail.mean()),
+            tail_perplexity=math.exp(counted.mean()),
             per_document=tuple(float(n) for n in nats),
             above_crop=above,
             above_crop_interval=interval,
         )
+
+    def _per_token(self, documents: list[list[_Pass]], name: str, most: int) -> FloatArray:
+        """Return each document's mean loss; of a pass, at most ``most`` tokens count."""
+        done = self.journal.done
+        return np.array(
+            [
+                sum(done[p.key][name] for p in passes) / sum(min(p.scored, most) for p in passes)
+                for passes in documents
+            ]
+        )
+
+    def _tokens_per_byte(self, document: TokenizedDocument) -> float:
+        if PROTOCOLS[self.options.protocol].whole_text:
+            return len(document.tokens) / byte_count(self.scorer.tokenizer, document.tokens)
+        return self.scored / document.bytes_of_last
 
     def _retrieval_cell(self, method: str, length: int, hits: list[bool]) -> RetrievalCell:
         distances = [trial.distance for trial in self._trials[length]]
@@ -265,12 +338,14 @@ class Runner:
             min(distances), max(distances), sum(hits), len(hits), wilson(sum(hits), len(hits))
         )
         steps: dict[int, list[bool]] = {}
+        # Distances that were asked for stand for themselves.
+        width = self.original if self.options.distances is None else 1
         for hit, distance in zip(hits, distances, strict=True):
-            steps.setdefault((distance - 1) // self.original, []).append(hit)
+            steps.setdefault((distance - 1) // width, []).append(hit)
         by_distance = tuple(
             Share(
-                step * self.original + 1,
-                (step + 1) * self.original,
+                step * width + 1,
+                (step + 1) * width,
                 sum(found),
                 len(found),
                 wilson(sum(found), len(found)),
@@ -280,16 +355,55 @@ class Runner:
         return RetrievalCell(method, length / self.original, length, overall, by_distance)
 
 
+def score_batch(scorer: Scores, batch: Batch) -> Scored:
+    """Run a batch through the model and return what is kept of each pass."""
+    import torch
+
+    first = batch.passes[0]
+    begun = time.perf_counter()
+    values, hits = scorer.log_likelihoods(
+        torch.tensor([p.tokens for p in batch.passes]),
+        first.setting,
+        first.scored,
+        first.length,
+        batch.precision,
+    )
+    seconds = (time.perf_counter() - begun) / len(batch.passes)
+    return [
+        {
+            "nats": -values[row].double().sum().item(),
+            "tail_nats": -values[row, -batch.tail :].double().sum().item(),
+            "hit": bool(hits[row].all()),
+            "seconds": round(seconds, 3),
+            "peak_mib": peak_mib(),
+        }
+        for row in range(len(batch.passes))
+    ]
+
+
 def peak_mib() -> int:
     """Return the largest resident memory of this process so far, MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
+def _all_passes(text_plan: _TextPlan, trial_plan: _TrialPlan) -> list[_Pass]:
+    texts = [p for documents in text_plan.values() for passes in documents for p in passes]
+    return texts + [p for passes in trial_plan.values() for p in passes]
+
+
+def _known_by(setting: Setting, length: int) -> str:
+    """Return what tells a setting at a length: equal names mean equal passes."""
+    if isinstance(setting, Rope):
+        numbers = np.append(setting.inv_freq(length), setting.attention_factor(length))
+        return "rope " + hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
+    text = json.dumps(setting.to_dict(), sort_keys=True)
+    return f"{setting.kind} " + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def environment() -> dict[str, Any]:
     """Return the versions, the processor and the threads that results depend on."""
     import torch
-    import transformers
 
     from .. import __version__
 
@@ -297,7 +411,7 @@ def environment() -> dict[str, Any]:
         "ropewalk": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "transformers": importlib.metadata.version("transformers"),
         "processor": platform.machine(),
         "threads": torch.get_num_threads(),
     }

@@ -6,8 +6,11 @@ positions that are scored, a few hundred at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from ..encodings import Encoding, Rotary
 from ..errors import InputError
 from ..rope import Precision, Rope
 from . import attention
@@ -28,6 +31,9 @@ class Scorer:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
+        self.model_type = loaded.positions.model_type
+        self.dtype = loaded.dtype
+        self.tokenizer = loaded.tokenizer
         self.slot = RopeSlot(loaded.model, loaded.positions)
         self._config = loaded.model.config.get_text_config()
         self._head = loaded.model.get_output_embeddings()
@@ -73,7 +79,7 @@ class Scorer:
     def log_likelihoods(
         self,
         tokens: Any,
-        rope: Rope,
+        setting: Rope | Encoding,
         scored: int,
         length: int,
         precision: Precision = "exact",
@@ -82,7 +88,8 @@ class Scorer:
 
         Args:
             tokens: int64 tensor (batch, time), rows of equal length without padding.
-            rope: the rotary embedding of the long-range layers.
+            setting: the rotary embedding of the long-range layers, or an encoding that is more
+                than one, which attention then takes in its place.
             scored: how many tokens at the end of each row are scored, below ``time``.
             length: the length that length-dependent ropes are evaluated at.
             precision: ``float32`` forms angles as transformers does.
@@ -93,7 +100,7 @@ class Scorer:
         """
         import torch
 
-        with torch.inference_mode(), self.slot.holding(rope, length, precision):
+        with torch.inference_mode(), self._running(setting, length, precision):
             hidden = self._hidden(tokens)[:, -scored - 1 : -1]
             targets = tokens[:, -scored:]
             rows = max(1, _LOGITS_AT_ONCE // int(self._config.vocab_size) // tokens.shape[0])
@@ -105,6 +112,37 @@ class Scorer:
                 values.append(picked - logits.logsumexp(-1))
                 firsts.append(logits.argmax(-1) == wanted)
             return torch.cat(values, dim=1), torch.cat(firsts, dim=1)
+
+    @contextmanager
+    def _running(
+        self, setting: Rope | Encoding, length: int, precision: Precision
+    ) -> Iterator[None]:
+        rope = setting.rope if isinstance(setting, Rotary) else setting
+        if isinstance(rope, Rope):
+            with self.slot.holding(rope, length, precision):
+                yield
+            return
+        layers = self._long_range_layers()
+        with self.slot.unturned(), attention.encoded(rope, layers, length):
+            yield
+
+    def _long_range_layers(self) -> frozenset[int]:
+        """Return the layers whose attention takes an encoding.
+
+        Raises:
+            InputError: they have a window: distances beyond it are never seen.
+        """
+        positions = self.loaded.positions
+        target, _ = positions.stretchable()
+        found = [layer for layer in positions.layers if layer.rope == target]
+        if any(layer.window is not None for layer in found):
+            raise InputError(
+                "--methods",
+                found="a model whose rotating layers all have a window",
+                expected="layers that see the whole text",
+                fix="measure the methods that rescale frequencies",
+            )
+        return frozenset(layer.index for layer in found)
 
     def cost(self, length: int) -> float:
         """Return the rough cost of one pass, in multiply-adds, for showing the time left."""

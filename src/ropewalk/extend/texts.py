@@ -78,6 +78,13 @@ def default_texts() -> tuple[list[Document], str]:
     return documents, origin
 
 
+def byte_count(tokenizer: Any, ids: Sequence[int]) -> int:
+    """Return the UTF-8 bytes of the text that token ids stand for."""
+    if hasattr(tokenizer, "byte_count"):
+        return int(tokenizer.byte_count(list(ids)))
+    return len(tokenizer.decode(list(ids)).encode())
+
+
 def tokenize(
     documents: Sequence[Document],
     origin: str,
@@ -117,8 +124,8 @@ def tokenize(
         for name, parts in zip(names, spans, strict=True):
             if turn < len(parts) and len(chosen) < count:
                 label = name if len(parts) == 1 else f"{name} ({turn + 1})"
-                tail = tokenizer.decode(list(parts[turn][-scored:]))
-                chosen.append(TokenizedDocument(label, parts[turn], len(tail.encode())))
+                last = byte_count(tokenizer, parts[turn][-scored:])
+                chosen.append(TokenizedDocument(label, parts[turn], last))
     if not chosen:
         raise InputError(
             "--text",

@@ -10,6 +10,7 @@ from typing import Any
 from ..convert.rope_block import changed_base, rope_parameters
 from ..errors import InputError
 from ..models import ModelPositions
+from ..models.pairing_note import NOTE
 from ..models.read import read
 from ..models.spellings import BLOCK_KEYS, NESTED_TEXT
 from ..rope import Rope
@@ -52,6 +53,8 @@ def write_extended(extension: Extension, positions: ModelPositions, folder: Path
     try:
         if positions.format == "gguf":
             _write_gguf(source, scratch / source.name, extension)
+            if (source.parent / NOTE).is_file():  # what it says holds for the copy too
+                shutil.copy2(source.parent / NOTE, scratch / NOTE)
             written = folder / source.name
         else:
             _write_folder(source if source.is_dir() else source.parent, scratch, extension)

@@ -2,12 +2,20 @@
 
 from .families import FAMILIES
 from .hf import read_config
-from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced, Tower
+from .plan import (
+    LayerPositions,
+    LogNTemperature,
+    ModelPositions,
+    QueryTemperature,
+    Sourced,
+    Tower,
+)
 from .read import read
 
 __all__ = [
     "FAMILIES",
     "LayerPositions",
+    "LogNTemperature",
     "ModelPositions",
     "QueryTemperature",
     "Sourced",

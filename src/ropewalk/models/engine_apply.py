@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..rope import Rope
-from ..scaling import Linear, Plain, Scaling, YaRN
+from ..scaling import Linear, Llama3, LongRoPE, Plain, Scaling, YaRN
 from .config_file import ConfigFile
 from .engine_settings import EngineSettings
 from .families import FAMILIES
@@ -204,16 +204,12 @@ def _note_reach(scaling: Scaling | None, settings: EngineSettings, notes: list[s
         )
 
 
-def apply_numbers(plan: ModelPositions, settings: EngineSettings) -> ModelPositions:
-    """Return the plan of a model run by llama.cpp, Ollama or KoboldCpp with these settings.
-
-    The flags reach layers without a window; windowed layers keep what their file gives them.
+def check_factor(settings: EngineSettings) -> None:
+    """Refuse a stretch below 1.
 
     Raises:
-        InputError: a factor below 1, or flags on a scaling that cannot be combined with them.
+        InputError: there is one.
     """
-    notes = [*plan.notes, *settings.notes]
-    sources = dict(plan.sources)
     factor = settings.value("factor")
     if factor is not None and factor < 1:
         raise InputError(
@@ -222,19 +218,41 @@ def apply_numbers(plan: ModelPositions, settings: EngineSettings) -> ModelPositi
             expected="a stretch of at least 1",
             fix=f"--rope-freq-scale {factor:g} or --rope-scale {1 / factor:g} is meant",
         )
+
+
+def apply_numbers(plan: ModelPositions, settings: EngineSettings) -> ModelPositions:
+    """Return the plan of a model run by llama.cpp, Ollama or KoboldCpp with these settings.
+
+    The flags reach layers without a window; windowed layers keep what their file gives them.
+
+    Raises:
+        InputError: a factor below 1, or flags on a scaling that cannot be combined with them.
+    """
+    check_factor(settings)
+    notes = [*plan.notes, *settings.notes]
+    sources = dict(plan.sources)
     made: dict[Rope, Rope] = {}
 
     def turned(layer: LayerPositions) -> LayerPositions:
         if layer.rope is None or layer.kind == "sliding_attention":
             return layer
         if layer.rope not in made:
-            made[layer.rope] = _stretched(layer.rope, plan, settings)
+            made[layer.rope] = stretched(
+                layer.rope, settings, plan.stated_length, _kind_of_file(plan, layer.rope.scaling)
+            )
         rope, multiplier = made[layer.rope], layer.softmax_multiplier
         if rope.rotary_offset and isinstance(rope.scaling, YaRN):
             multiplier = rope.scaling.softmax_multiplier()
         return dataclasses.replace(layer, rope=rope, softmax_multiplier=multiplier)
 
     layers = tuple(turned(layer) for layer in plan.layers)
+    unscaled = plan.rope is not None and _kind_of_file(plan, plan.rope.scaling) == "none"
+    if unscaled and settings.value("kind") is None and "factor" in settings.numbers:
+        flag = settings.numbers["factor"].source.split(" ")[0]
+        notes.append(
+            f"{flag} has no effect: rope.scaling.type of the file is none, and llama.cpp scales "
+            "nothing unless --rope-scaling names a kind"
+        )
     if any(layer.kind == "sliding_attention" and layer.rope for layer in layers):
         notes.append("windowed layers keep their own base and scale: the flags do not reach them")
     for name, concept in (("theta", "base"), ("original_length", "original")):
@@ -252,15 +270,65 @@ def apply_numbers(plan: ModelPositions, settings: EngineSettings) -> ModelPositi
     )
 
 
-def _stretched(rope: Rope, plan: ModelPositions, settings: EngineSettings) -> Rope:
+def _with_divisors_kept(rope: Rope, theta: float) -> Rope:
+    """Return the rope on another base with the divisors that the file has for its own base."""
+    plain = rope.with_scaling(Plain()).inv_freq()
+    divisors = tuple((plain / rope.inv_freq()).tolist())
+    original = rope.original_length
+    assert original is not None
+    scaling = LongRoPE(
+        short_factor=divisors, long_factor=divisors, original_length=original, attention_factor=1.0
+    )
+    return dataclasses.replace(rope, theta=theta, scaling=scaling)
+
+
+def _kind_of_file(plan: ModelPositions, scaling: Scaling) -> str:
+    """Return the kind that holds where the flags name none: the file's, linear if it has none."""
+    if isinstance(scaling, YaRN):
+        return "yarn"
+    origin = plan.sources.get("scaling")
+    if isinstance(scaling, Plain) and origin is not None:
+        return "none" if origin.source.endswith(".rope.scaling.type") else "linear"
+    return "linear"
+
+
+def _refuse_amplitude(scaling: Scaling, settings: EngineSettings) -> None:
+    """Refuse an amplitude that llama.cpp would multiply cos and sin by."""
+    if settings.value("amplitude") in (None, 1) or isinstance(scaling, YaRN):
+        return
+    raise InputError(
+        f"{settings.label}: --yarn-attn-factor",
+        found=f"{settings.value('amplitude'):g} without YaRN",
+        expected="1, or YaRN: elsewhere it multiplies cos and sin, which is not described here",
+        fix="leave the flag out",
+    )
+
+
+def stretched(
+    rope: Rope, settings: EngineSettings, stated_length: int | None, file_kind: str
+) -> Rope:
+    """Return the rope of a file that llama.cpp runs with these settings.
+
+    Args:
+        rope: the file's.
+        settings: the flags.
+        stated_length: the file's context length.
+        file_kind: the kind of scaling that holds where the flags name none.
+
+    Raises:
+        InputError: flags on divisors, a mix between linear and YaRN, an amplitude without YaRN.
+    """
     base = settings.value("base")
     theta = rope.theta if base is None else float(base)
     touched = {"factor", "kind", "original", "mix", "beta_fast", "beta_slow"} & set(
         settings.numbers
     )
-    if not touched:
-        return dataclasses.replace(rope, theta=theta)
     scaling = rope.scaling
+    if not touched:
+        _refuse_amplitude(scaling, settings)
+        if theta != rope.theta and isinstance(scaling, Llama3):
+            return _with_divisors_kept(rope, theta)
+        return dataclasses.replace(rope, theta=theta)
     if not isinstance(scaling, _OWN_SCALINGS):
         raise InputError(
             f"{settings.label}: {settings.numbers[sorted(touched)[0]].source.split(' ')[0]}",
@@ -268,14 +336,16 @@ def _stretched(rope: Rope, plan: ModelPositions, settings: EngineSettings) -> Ro
             expected="a model without divisors of its own",
             fix="leave the flags out: llama.cpp would stretch it twice",
         )
-    kind = settings.value("kind") or ("yarn" if isinstance(scaling, YaRN) else "linear")
+    kind = settings.value("kind") or file_kind
     factor = settings.value("factor")
     factor = scaling.stretch if factor is None else float(factor)
-    original = settings.value("original") or scaling.original_length or plan.stated_length
+    original = settings.value("original") or scaling.original_length or stated_length
     if kind == "none":
+        _refuse_amplitude(Plain(), settings)
         return dataclasses.replace(rope, theta=theta, scaling=Plain(original_length=original))
+    # The mix decides, and the kind only where no mix is given.
     mixed = settings.value("mix")
-    if kind == "linear" or mixed == 0:
+    if mixed == 0 or (mixed is None and kind == "linear"):
         made: Scaling = Linear(factor=factor, original_length=original)
         if factor == 1:
             made = Plain(original_length=original)
@@ -297,4 +367,5 @@ def _stretched(rope: Rope, plan: ModelPositions, settings: EngineSettings) -> Ro
             if getattr(scaling, name, None) is not None
         }
         made = YaRN(factor=factor, original_length=original, **values, **kept)
+    _refuse_amplitude(made, settings)
     return dataclasses.replace(rope, theta=theta, scaling=made)

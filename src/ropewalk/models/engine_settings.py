@@ -20,9 +20,10 @@ _LLAMA_CPP = (
     "yarn-attn-factor", "grp-attn-n", "grp-attn-w", "override-kv",
 )  # fmt: skip
 _LLAMA_CPP_PROGRAMS = {"llama-server", "llama-cli"}
+_PYTHON_PROGRAMS = frozenset({"vllm", "sglang", "llama_cpp"})
 _OF_MEGATRON = ("hidden-size", "num-attention-heads", "rotary-base", "position-embedding-type")
 _LLAMA_CPP_KINDS = ("none", "linear", "yarn")
-_MODEL_FLAGS = ("model", "m", "model-path", "tokenizer-path")
+_MODEL_FLAGS = ("model", "model-path", "hf", "hf-repo", "m", "tokenizer-path")
 
 
 @dataclass
@@ -61,7 +62,7 @@ def read_settings(text: str, label: str) -> EngineSettings | None:
     """
     if _MODELFILE.search(text):
         return _modelfile(text, label)
-    flags = split_flags(text, label)
+    flags = _hyphened(split_flags(text, label))
     words = {word.rsplit("/", 1)[-1] for word in flags.words}
     kind = flags.values.get("rope-scaling")
     json_kind = isinstance(kind, str) and kind.lstrip().startswith("{")
@@ -74,9 +75,19 @@ def read_settings(text: str, label: str) -> EngineSettings | None:
     if flags.has("hf-overrides", "max-model-len") or "vllm" in words or json_kind:
         return _overriding(flags, "vllm", "hf-overrides", "max-model-len")
     betas = flags.has("yarn-beta-fast", "yarn-beta-slow") and not flags.has(*_OF_MEGATRON)
-    if flags.has(*_LLAMA_CPP) or kind is not None or betas or words & _LLAMA_CPP_PROGRAMS:
+    server = flags.values.get("m") == "llama_cpp.server"
+    if flags.has(*_LLAMA_CPP) or kind is not None or betas or words & _LLAMA_CPP_PROGRAMS or server:
         return _llama_cpp(flags)
     return None
+
+
+def _hyphened(flags: Flags) -> Flags:
+    """Write the flags of programs in Python, which take underscores too, with hyphens."""
+    programs = [str(flags.values.get("m", "")), *flags.words]
+    if not any(program.split(".")[0] in _PYTHON_PROGRAMS for program in programs):
+        return flags
+    values = {key.replace("_", "-"): value for key, value in flags.values.items()}
+    return Flags(flags.label, {**values, **flags.values}, flags.words)
 
 
 def _number(flags: Flags, name: str, *, whole: bool = False, positive: bool = True) -> float | None:
@@ -106,8 +117,10 @@ def _number(flags: Flags, name: str, *, whole: bool = False, positive: bool = Tr
 
 def _model(flags: Flags, *verbs: str) -> str | None:
     for name in _MODEL_FLAGS:
-        if isinstance(flags.values.get(name), str):
-            return str(flags.values[name])
+        found = flags.values.get(name)
+        # python -m vllm.entrypoints… names a program, not a model.
+        if isinstance(found, str) and found.split(".")[0] not in _PYTHON_PROGRAMS:
+            return found
     words = list(flags.words)
     for verb in verbs:
         if verb in words[:-1]:
@@ -154,6 +167,7 @@ def _llama_cpp(flags: Flags) -> EngineSettings:
         ("beta_slow", "yarn-beta-slow", False),
         ("context", "ctx-size", True),
         ("context", "c", True),
+        ("context", "n-ctx", True),
         ("groups", "grp-attn-n", True),
         ("group_width", "grp-attn-w", True),
     ):
@@ -164,7 +178,8 @@ def _llama_cpp(flags: Flags) -> EngineSettings:
     if mix is not None and mix >= 0:
         out.numbers["mix"] = Sourced(mix, "--yarn-ext-factor")
     amplitude = _number(flags, "yarn-attn-factor", positive=False)
-    if amplitude is not None:
+    if amplitude is not None and amplitude >= 0:
+        out.numbers["amplitude"] = Sourced(amplitude, "--yarn-attn-factor")
         out.notes.append(
             f"--yarn-attn-factor {amplitude:g} has no effect: llama.cpp overwrites it wherever "
             "YaRN is on"

@@ -10,38 +10,14 @@ from __future__ import annotations
 
 from .composites import WRAPPERS
 from .rows import ALL_ROWS
+from .rows.without_rope import WITHOUT_ROPE
 
 FAMILIES = ALL_ROWS
 """Every family that can be read, by ``model_type``."""
 
-WITHOUT_ROPE: dict[str, str] = {
-    "bloom": "ALiBi",
-    "mpt": "ALiBi",
-    "gpt2": "learned absolute positions",
-    "gpt_neo": "learned absolute positions",
-    "gpt_bigcode": "learned absolute positions",
-    "opt": "learned absolute positions",
-    "bert": "learned absolute positions",
-    "roberta": "learned absolute positions",
-    "t5": "relative position buckets",
-    "mamba": "no position encoding (recurrent)",
-    "mamba2": "no position encoding (recurrent)",
-    "rwkv": "no position encoding (recurrent)",
-    "rwkv5": "no position encoding (recurrent)",
-    "jamba": "no position encoding",
-    "nemotron_h": "no position encoding",
-    "kimi_linear": "no position encoding (its latent attention has none)",
-    "inkling2_text": "relative position biases",
-    "clvp_decoder": "learned absolute positions",
-    "clip_text_model": "learned absolute positions",
-    "lightglue": "angles projected from keypoints by a learned matrix",
-    "parakeet_encoder": "relative positions of Transformer-XL",
-    "moonshine_streaming_encoder": "no position encoding",
-}
-"""Model types that are known to have no rope, and what they have."""
-
 NO_ROTATION: dict[str, str] = {
-    "use_fope": "FoPE, whose cosines and sines are mixed by learned matrices: no rotation",
+    "use_fope": "FoPE, whose cosines and sines are mixed by learned matrices (cos_coef and "
+    "sin_coef of the weights), which the config does not determine: no rotation",
     "use_xpos": "xPos, with which q grows and k shrinks along the text beside the rotation: see "
     "ropewalk.encodings.XPos",
     "polar_pos_emb": "polar positions (PoPE), whose phases are learned beside the rotation",
@@ -60,6 +36,7 @@ BESIDE_ROPE: dict[str, str] = {
 
 TRAINED_LENGTHS: dict[str, tuple[str, ...]] = {
     "use_dynamic_ntk": ("seq_length",),
+    "use_logn_attn": ("seq_length",),
     "dual_chunk_attention_config": (
         "dual_chunk_attention_config",
         "original_max_position_embeddings",

@@ -185,6 +185,8 @@ class Family:
         scaled_layers: key that lists the layers that are stretched; the others are plain.
         alpha: whether ``alpha`` in a dynamic block is the factor of fixed NTK-aware scaling.
         condition: whether there is a rope at all.
+        stepped_ntk: boolean key that turns Qwen-1's dynamic NTK on.
+        log_n: boolean key that turns log-n attention on.
         only_default: whether the family's code refuses every scaling.
         prepare: rewrites the values of old configs before they are read.
         requires: keys without which the config is not of this family, and why.
@@ -221,6 +223,8 @@ class Family:
     scaled_layers: str | None = None
     alpha: bool = False
     condition: Condition | None = None
+    stepped_ntk: str | None = None
+    log_n: str | None = None
     only_default: bool = False
     prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     requires: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,8 @@ from ..errors import InputError
 from . import json_text
 
 _NUMBER = re.compile(r"-?\.?\d")
+# argparse takes all the numbers that follow.
+_SEVERAL = frozenset({"mrope-section", "mrope_section"})
 _REPEATED = frozenset({"override-kv"})
 LARGEST_TEXT = 2**20
 """Characters of a text, at most."""
@@ -105,6 +107,8 @@ def split_flags(text: str, label: str) -> Flags:
             following = tokens[index]
             if not following.startswith("-") or _NUMBER.match(following):
                 given, index = following, index + 1
+        while name in _SEVERAL and index < len(tokens) and _NUMBER.match(tokens[index]):
+            given, index = f"{given} {tokens[index]}", index + 1
         if name in _REPEATED:
             values.setdefault(name, []).append(given)
             continue

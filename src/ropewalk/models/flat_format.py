@@ -9,9 +9,11 @@ from typing import Any
 from ..errors import InputError
 from ..rope import Pairing, Rope
 from ..scaling import Plain, Scaling
+from .flat_axes import FlatAxes, flat_axes
 from .flat_file import FlatFile, Spellings, flatten
 from .flat_layers import ONE_LAYER, FlatLayers, flat_layers
 from .fragment import Fragment
+from .hf_axes import with_rope
 from .layers import LayerKind
 from .plan import LayerPositions, ModelPositions, QueryTemperature, Sourced
 
@@ -65,6 +67,7 @@ class FlatFormat:
         refuse: further refusals and notes.
         ignored: keys that look positional and mean nothing here.
         latent: whether ``rope_lanes`` makes latent attention.
+        axes: what the program does with ``sections``, or None.
     """
 
     name: str
@@ -81,6 +84,7 @@ class FlatFormat:
     refuse: Callable[[FlatFile], None] | None = None
     ignored: tuple[str, ...] = ()
     latent: bool = False
+    axes: FlatAxes | None = None
 
 
 def read_flat(values: Mapping[str, Any], label: str, row: FlatFormat) -> ModelPositions | Fragment:
@@ -251,6 +255,7 @@ class _Builder:
             file.sources["theta (sliding_attention)"] = local_theta
         rope = self._rope(pairing, self.theta, self.scaled.scaling)
         local = rope
+        axes = flat_axes(file, self.row.axes, rope)
         if local_theta is not None:
             # Every program stretches the other layers only.
             scaling = Plain(original_length=None if stated is None else stated.value)
@@ -286,6 +291,7 @@ class _Builder:
                     layer.window,
                     self.scaled.softmax_multiplier if has_rope else 1.0,
                     tempered,
+                    with_rope(axes, local if windowed else rope) if axes and has_rope else None,
                 )
             )
         original = rope.original_length if any(layer.rope for layer in out) else None

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import InputError
 from ..rope import Rope
 from ..scaling.yarn import temperature
-from .gguf_families import ARCHITECTURES, RUNTIME, WITHOUT_ROPE, Architecture
+from .gguf_families import ARCHITECTURES, NOT_DESCRIBED, RUNTIME, WITHOUT_ROPE, Architecture
 from .gguf_header import GGUFHeader, Header
 from .gguf_layers import linear_layers, local_layers, rope_flags
 from .gguf_scaling import GGUFScaling
@@ -22,20 +22,24 @@ from .spellings import hint
 _MOST_LAYERS = 2048
 
 
-def read_gguf(path: Path, overrides: Mapping[str, Any] | None = None) -> ModelPositions:
+def read_gguf(
+    path: Path, overrides: Mapping[str, Any] | None = None, header: Header | None = None
+) -> ModelPositions:
     """Read the position plan of a GGUF file; weights stay on the disk.
 
     Args:
         path: the file.
         overrides: metadata keys to read as if the file had these values.
+        header: the file's header where it is open already; left open and as it is.
 
     Raises:
         InputError: a damaged file, an unknown architecture, or values that fit no rope.
     """
+    if header is not None:
+        return read_header(_Replaced(header, overrides or {}))
     try:
-        with GGUFHeader(path) as header:
-            header.values.update(overrides or {})
-            return read_header(header)
+        with GGUFHeader(path) as opened:
+            return read_header(_Replaced(opened, overrides or {}))
     except OSError as error:
         raise InputError(
             str(path),
@@ -43,6 +47,14 @@ def read_gguf(path: Path, overrides: Mapping[str, Any] | None = None) -> ModelPo
             expected="a file that can be read",
             fix="check the path and its permissions",
         ) from None
+
+
+class _Replaced:
+    """A header with some values replaced."""
+
+    def __init__(self, header: Header, overrides: Mapping[str, Any]) -> None:
+        self.path, self.floats = header.path, header.floats
+        self.values = {**header.values, **overrides}
 
 
 def read_header(header: Header) -> ModelPositions:
@@ -54,6 +66,7 @@ def read_header(header: Header) -> ModelPositions:
     name = header.values.get("general.architecture")
     architecture = find_architecture(str(header.path), name)
     values = GGUFValues(header, str(name))
+    _refuse_undescribed(values, architecture)
     if architecture.axes:
         values.note(
             "multi-axis positions (M-RoPE): this is the rope on text, where all axes are equal; "
@@ -126,6 +139,13 @@ def find_architecture(label: str, name: object) -> Architecture:
             expected="a model with rotary embeddings",
             fix="there is no rope in it to inspect",
         )
+    if name in NOT_DESCRIBED:
+        raise InputError(
+            where,
+            found=f"{name!r}, which has {NOT_DESCRIBED[name]}",
+            expected="an architecture whose layers are described here",
+            fix="read the model's config.json instead",
+        )
     if name not in ARCHITECTURES:
         near = hint(name, list(ARCHITECTURES))
         raise InputError(
@@ -135,6 +155,20 @@ def find_architecture(label: str, name: object) -> Architecture:
             fix="read the model's config.json instead",
         )
     return ARCHITECTURES[name]
+
+
+def _refuse_undescribed(values: GGUFValues, architecture: Architecture) -> None:
+    """Refuse a key with which the architecture's code does something else."""
+    if architecture.unless is None:
+        return
+    key, meaning = architecture.unless
+    if values.get(key):
+        raise InputError(
+            values.where(key),
+            found=f"{values.get(key)!r}: {meaning}",
+            expected="a file without it",
+            fix="read the model's config.json instead",
+        )
 
 
 def _kv_heads(values: GGUFValues, heads: int) -> int:
@@ -243,7 +277,8 @@ class _Ropes:
         rotary_dim = values.count("rope.dimension_count")
         origin = values.origin("rope.dimension_count")
         if local:
-            head_dim = values.count("attention.key_length_swa") or head_dim
+            latent = values.count("attention.key_length_mla_swa") if architecture.latent else None
+            head_dim = latent or values.count("attention.key_length_swa") or head_dim
             rotary_dim = values.count("rope.dimension_count_swa") or rotary_dim
         if rotary_dim is None:
             rotary_dim, origin = head_dim, "derived: head_dim (all lanes)"

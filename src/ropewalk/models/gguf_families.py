@@ -45,6 +45,7 @@ class Architecture:
         linear_period: all but the last of so many layers are linear attention.
         axes: positions have several axes, equal for text.
         query_temperature: default (beta, length, offset) on layers without rope.
+        unless: a key with which its code does what is not described here, and what that is.
     """
 
     pairing: Pairing
@@ -67,6 +68,7 @@ class Architecture:
     linear_period: int = 0
     axes: bool = False
     query_temperature: tuple[float, int, int] | None = None
+    unless: tuple[str, str] | None = None
 
 
 LISTED = -1
@@ -89,7 +91,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             "llama", "llada", "deci", "internlm2", "minicpm", "xverse", "command-r", "olmo",
             "arctic", "deepseek", "chatglm", "chameleon", "bailingmoe", "arcee", "ernie4_5",
             "ernie4_5-moe", "llama-embed", "glm4", "neo-bert", "maincoder", "nanbeige",
-            "pockettts",
+            "pockettts", "eagle3",
         ),
         _ADJACENT,
     ),
@@ -108,6 +110,24 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     **dict.fromkeys(("deepseek2", "deepseek32", "mistral4", "glm-dsa"), _LATENT),
     "plm": Architecture(pairing="adjacent", latent=True),
+    # Its linear layers are those without key-value heads.
+    "bailingmoe3": Architecture(pairing="adjacent", latent=True),
+    "dots3note": Architecture(pairing="adjacent", latent=True, period=LISTED),
+    # llama_model_rope_type says adjacent; its graph turns halves all the same, and unscaled.
+    "deepseek2-ocr": Architecture(
+        pairing="half",
+        unless=(
+            "attention.sliding_window",
+            "a window that all reference tokens stay in (R-SWA), which is not described here",
+        ),
+    ),
+    "dflash": Architecture(
+        pairing="half", period=LISTED,
+        unless=(
+            "hyper_connection.count",
+            "a draft of DeepSeek-V4, whose lanes are adjacent, which is not described here",
+        ),
+    ),
     "hy_v4": Architecture(pairing="adjacent", latent=True),
     "minicpm3": Architecture(pairing="half", latent=True),
     "mistral3": Architecture(pairing="adjacent", betas=True, log_multiplier=1.0),
@@ -155,6 +175,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
 }  # fmt: skip
 """Every architecture that can be read, by ``general.architecture``."""
+
+NOT_DESCRIBED: dict[str, str] = {
+    "deepseek4": "two ropes, told apart by attention.compress_ratios: the trailing lanes turn by "
+    "rope.freq_base, unstretched, or by attention.compress_rope_freq_base",
+}
+"""Architectures with a rope that this reader does not describe, and what they have."""
 
 WITHOUT_ROPE: dict[str, str] = {
     **dict.fromkeys(("bloom", "mpt", "refact", "jina-bert-v2", "jais"), "ALiBi"),

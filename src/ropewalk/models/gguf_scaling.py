@@ -17,6 +17,8 @@ from .plan import Sourced
 from .spellings import hint
 
 _TYPES = ("none", "linear", "yarn", "longrope")
+# Loaders that take LongRoPE's divisors wherever they are, whatever rope.scaling.type says.
+_DIVISORS_UNASKED = frozenset({"phi3", "phimoe", "minicpm3"})
 # Divisors are single precision, and so was the arithmetic that made them: the wavelength
 # carries a few 1e-7, which the ramp between the bands enlarges by at most its slope.
 _DIVISOR_TOLERANCE = 1e-5
@@ -47,6 +49,8 @@ class GGUFScaling:
             return Plain(original_length=self.stated)
         divisors = self.values.header.floats("rope_freqs.weight")
         kind, factor = self._kind()
+        if kind == "none" and self._divisors_unasked():
+            kind = "longrope"
         try:
             scaling = self._build(kind, factor)
             if divisors is not None:
@@ -59,7 +63,7 @@ class GGUFScaling:
             origin = self.values.origin("rope.scaling.type")
             if divisors is not None:
                 origin = f"{self.values.name}: tensor rope_freqs.weight"
-            elif kind == "none":
+            elif kind == "none" and self.values.get("rope.scaling.type") is None:
                 origin = "no scaling in the file: not stretched"
             self.values.sources["scaling"] = Sourced(repr(scaling), origin)
         return scaling
@@ -88,7 +92,18 @@ class GGUFScaling:
             values.note(f"rope.scaling.factor {factor:g} is not used: rope.scaling.type is none")
         return str(kind), factor
 
+    def _divisors_unasked(self) -> bool:
+        values = self.values
+        if values.prefix not in _DIVISORS_UNASKED:
+            return False
+        if values.header.floats("rope_factors_long.weight") is None:
+            return False
+        values.note(f"rope.scaling.type is not longrope: {RUNTIME} takes the divisors all the same")
+        return True
+
     def _build(self, kind: str, factor: float | None) -> Scaling:
+        if kind in ("none", "linear"):
+            self._refuse_amplitude(kind)
         if kind == "none":
             return Plain(original_length=self._stated_original() or self.stated)
         if kind == "longrope":
@@ -109,6 +124,16 @@ class GGUFScaling:
                 "before or after stretching, so the original length is unknown"
             )
         return Linear(factor=factor, original_length=original)
+
+    def _refuse_amplitude(self, kind: str) -> None:
+        multiplier = self.values.number("rope.scaling.attn_factor")
+        if multiplier not in (None, 1):
+            raise InputError(
+                self.values.where("rope.scaling.attn_factor"),
+                found=f"{multiplier:g} with scaling {kind}",
+                expected="no factor on cos and sin, or type yarn or longrope",
+                fix=f"remove the key: {RUNTIME} multiplies cos and sin by it",
+            )
 
     def _stated_original(self) -> int | None:
         key = "rope.scaling.original_context_length"

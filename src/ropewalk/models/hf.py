@@ -15,6 +15,7 @@ from ..rope import Rope
 from .composites import BESIDE
 from .config_file import ConfigFile
 from .families import BESIDE_ROPE, FAMILIES, NO_ROTATION, WITHOUT_ROPE, WRAPPERS
+from .fope import SWITCH, kept_frequencies, without_switch
 from .hf_blocks import read_blocks
 from .hf_heads import read_heads
 from .hf_parts import main_part, towers_of
@@ -196,9 +197,10 @@ def _refuse_other_encodings(config: ConfigFile) -> None:
         for name in ("", *BLOCKS):
             block = config.values.get(name) if name else config.values
             if isinstance(block, Mapping) and block.get(key):
+                known = _known_of_fope(config) if key == SWITCH else ""
                 raise InputError(
                     config.where(f"{name}.{key}" if name else key),
-                    found=f"{block[key]!r}: positions are {reason}",
+                    found=f"{block[key]!r}: positions are {reason}{known}",
                     expected="a model with rotary embeddings alone",
                     fix="there is no plain rope in it to inspect",
                 )
@@ -217,9 +219,23 @@ def _refuse_other_encodings(config: ConfigFile) -> None:
             raise InputError(
                 config.where(key), found="nothing", expected=reason, fix="add it if that is so"
             )
+    described = (config.family.stepped_ntk, config.family.log_n)
     for key, remark in BESIDE_ROPE.items():
-        if config.values.get(key):
+        if config.values.get(key) and key not in described:
             config.note(remark)
+
+
+def _known_of_fope(config: ConfigFile) -> str:
+    """Return what the config does say about FoPE, as the end of a sentence."""
+    plain = without_switch(config.values)
+    try:
+        plan = _read_model(dataclasses.replace(config, values=plain), SWITCH)
+    except InputError:
+        return ""
+    kept = (
+        "" if plan.rope is None else kept_frequencies(plan.rope, config.values, plan.stated_length)
+    )
+    return f"; {kept}" if kept else ""
 
 
 def _layer(

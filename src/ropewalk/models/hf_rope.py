@@ -9,14 +9,14 @@ from typing import Any
 
 from ..errors import InputError
 from ..rope import Pairing, Rope
-from ..scaling import Plain
+from ..scaling import Plain, Scaling, SteppedNTK
 from ..scaling.yarn import temperature
 from .config_file import ConfigFile
 from .families import TRAINED_LENGTHS
 from .hf_axes import axes_of, with_rope
 from .hf_heads import Head, Heads
 from .hf_scaling import Block, Surroundings, scaling_of
-from .plan import Axes, QueryTemperature, Sourced
+from .plan import Axes, LogNTemperature, QueryTemperature, Sourced
 from .spellings import LOCAL_KINDS
 
 
@@ -26,7 +26,7 @@ class RopePlan:
 
     rope: Rope
     softmax_multiplier: float
-    query_temperature: QueryTemperature | None
+    query_temperature: QueryTemperature | LogNTemperature | None
     axes: Axes | None = None
 
     def with_theta(self, theta: float) -> RopePlan:
@@ -105,7 +105,7 @@ class RopeReader:
         share, rotary_dim = self._rotary_dim(kind, block, head)
         around = Surroundings(self.stated_length, self.plain_length, share)
         try:
-            scaling = scaling_of(block, around)
+            scaling = self._stepped(scaling_of(block, around))
             rope = Rope(
                 head_dim=head.size,
                 rotary_dim=rotary_dim,
@@ -126,7 +126,9 @@ class RopeReader:
         name = self._named("scaling", kind)
         keyed = any(key in block.values for key in ("rope_type", "type"))
         origin = self.config.origin(block.path) if keyed else "no rope block: not stretched"
-        if self.values.get(block.path.split(".")[0]) is None and block.values:
+        if isinstance(scaling, SteppedNTK):
+            origin = self.config.origin(str(self.family.stepped_ntk))
+        if block.assumed:
             origin = self.config.default_origin
         self.config.sources[name] = Sourced(repr(scaling), origin)
         if "original_length" not in self.config.sources:
@@ -141,9 +143,43 @@ class RopeReader:
         return RopePlan(
             rope,
             self._softmax_multiplier(block, rope),
-            self._query_temperature(block, rope),
+            self._log_n() or self._query_temperature(block, rope),
             axes,
         )
+
+    def _stepped(self, scaling: Scaling) -> Scaling:
+        """Return Qwen-1's dynamic NTK where the config turns it on."""
+        key = self.family.stepped_ntk
+        if key is None or not self.config.switch(key):
+            return scaling
+        if not isinstance(scaling, Plain):
+            raise InputError(
+                self.config.where(key),
+                found=f"{self.values[key]!r} beside {scaling!r}",
+                expected="one way to stretch",
+                fix="remove one of the two",
+            )
+        self.config.note(
+            f"texts of up to {self.plain_length} tokens have the plain rope; longer ones multiply "
+            f"its base by a power of 3, 7, 15 … as they double ({key})"
+        )
+        return SteppedNTK(original_length=self.plain_length)
+
+    def _log_n(self) -> LogNTemperature | None:
+        """Return log-n attention where the config turns it on."""
+        key = self.family.log_n
+        if key is None or not self.config.switch(key):
+            return None
+        if self.plain_length is None or self.plain_length < 2:
+            raise InputError(
+                self.config.where("seq_length"),
+                found=repr(self.plain_length),
+                expected="a trained length of at least 2, whose logarithm divides",
+                fix="take the value from the model's own config",
+            )
+        found = LogNTemperature(self.plain_length)
+        self.config.sources["query_temperature"] = Sourced("log-n", self.config.origin(key))
+        return found
 
     def _named(self, value: str, kind: str) -> str:
         """Name a value, with the layer type where types differ."""
@@ -209,10 +245,16 @@ class RopeReader:
             )
             return default
         value, key = candidates[0]
+        assumed = block.assumed and inside is not None
+        origin = config.default_origin if assumed else config.origin(key)
         for rival, other in candidates[1:]:
+            if rival != value and assumed:
+                raise config.contradiction(other, rival, config.default_origin, value)
             if rival != value:
                 raise config.contradiction(key, value, other, rival)
-        config.sources[name] = Sourced(value, config.origin(key))
+            if assumed:
+                origin = config.origin(other)  # the file says it too, at its top
+        config.sources[name] = Sourced(value, origin)
         return self.config.positive(key, value)
 
     def _rotary_dim(self, kind: str, block: Block, head: Head) -> tuple[float, int]:
@@ -266,6 +308,8 @@ class RopeReader:
         if self.family.partial is None and share not in (None, 1.0):
             return self._unread_share(block, given[0], head, name)
         origin = config.origin(given[0][1]) if given else config.default_origin
+        if block.get("partial_rotary_factor") is not None:
+            origin = block.source("partial_rotary_factor")
         if share is None:
             share = 1.0 if self.family.partial is None else self.family.partial
             if share != 1.0:

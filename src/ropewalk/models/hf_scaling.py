@@ -85,8 +85,15 @@ class Block:
         """Return a value, None where the key is missing or null."""
         return self.values.get(key)
 
+    @property
+    def assumed(self) -> bool:
+        """Whether the file has no such block: its values are defaults of the family."""
+        return bool(self.values) and self.config.values.get(self.path.split(".")[0]) is None
+
     def source(self, key: str) -> str:
         """Return how a source names a key."""
+        if self.assumed:
+            return self.config.default_origin
         return self.config.origin(f"{self.path}.{key}")
 
     def require(self, key: str) -> Any:

@@ -21,6 +21,8 @@ _SPLIT = re.compile(r"-(\d{5})-of-\d{5}\.gguf$")
 FORMATS = (
     "a folder with config.json or params.json, such a file, a .gguf file, or a text of settings"
 )
+# A pipeline of diffusers holds its transformer in a folder of its own.
+_CONFIGS = ("config.json", "params.json", "transformer/config.json")
 _TEXT_SUFFIXES = ("", ".sh", ".bash", ".txt", ".log", ".modelfile")
 
 
@@ -30,8 +32,8 @@ class Loaded:
 
     Attributes:
         path: where it lies.
-        kind: ``gguf`` (nothing was read), ``values`` or ``text``.
-        content: the values or the text.
+        kind: ``gguf``, ``values`` or ``text``.
+        content: the values or the text; of a GGUF file nothing, or its open `GGUFHeader`.
     """
 
     path: Path
@@ -87,7 +89,7 @@ def is_there(path: str | Path) -> bool:
 
 
 def _in_folder(folder: Path) -> Path:
-    for name in ("config.json", "params.json"):
+    for name in _CONFIGS:
         if (folder / name).is_file():
             return folder / name
     names = sorted(p.name for p in folder.iterdir())

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import InputError
 from ..scaling import Linear, Llama3, LongRoPE, Plain, Scaling, YaRN
 from ..scaling.yarn import temperature
+from .flat_axes import IN_SECTIONS
 from .flat_file import FlatFile
 from .flat_format import Around, FlatFormat, Scaled
 from .flat_layers import FlatLayers
@@ -41,10 +42,6 @@ def _encoding(file: FlatFile) -> bool:
         file.note("no layer has a position encoding: the file says none")
         return False
     if kind.value in ("rope", "yarn", "mrope", "rotary"):
-        if kind.value == "mrope":
-            file.note(
-                "multi-axis positions (M-RoPE): this is the rope on text, where all axes are equal"
-            )
         return True
     raise InputError(
         f"{file.label}: {kind.source.split(': ', 1)[-1]}",
@@ -333,7 +330,7 @@ MEGATRON = FlatFormat(
         "text_length_nemo": ("encoder_seq_length",),
         "interleaved": ("rotary_interleaved", "use_glm_rope"),
         "encoding": ("position_embedding_type",),
-        "axes": ("mrope_section",),
+        "sections": ("mrope_section",),
         "old_switch": ("use_rotary_position_embeddings",),
         "rope_type": ("rope_type",),
         "window": ("window_size",),
@@ -372,6 +369,7 @@ MEGATRON = FlatFormat(
     encoding=_encoding,
     scaling=_scaling,
     layers=FlatLayers(window=_window, without_rope=_without_rope, linear_every=_linear_every),
+    axes=IN_SECTIONS,
     ignored=("no_rope_fusion", "no_position_embedding", "longrope_freqs_type"),
     latent=True,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import InputError
 from ..scaling import Linear, Llama3, Plain, YaRN
 from ..scaling.yarn import temperature
+from .flat_axes import EVERY_THIRD
 from .flat_file import FlatFile
 from .flat_format import Around, FlatFormat, Scaled
 from .flat_layers import FlatLayers
@@ -108,10 +109,12 @@ MAXTEXT = FlatFormat(
         "tempered": ("temperature_tuning",),
         "window": ("chunk_attn_window_size",),
         "local_window": ("sliding_window_size",),
-        "axes": ("use_mrope", "mrope_section"),
+        "axes_switch": ("use_mrope",),
+        "sections": ("mrope_section",),
     },
     scaling=_maxtext_scaling,
     refuse=_maxtext_refuse,
+    axes=EVERY_THIRD,
     layers=FlatLayers(window_kind="chunked_attention", windowed_with_rope=True),
     latent=True,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,6 +44,20 @@ class QueryTemperature:
 
 
 @dataclass(frozen=True)
+class LogNTemperature:
+    """Queries multiplied by ``max(1, ln(position + 1) / ln(original_length))``: log-n attention.
+
+    Qwen-1 with ``use_logn_attn``. For texts within the trained length it changes nothing.
+    """
+
+    original_length: int
+
+    def factor(self, position: int) -> float:
+        """Return what the query at a position, counted from 0, is multiplied by."""
+        return max(1.0, math.log(position + 1) / math.log(self.original_length))
+
+
+@dataclass(frozen=True)
 class LayerPositions:
     """How one layer sees positions.
 
@@ -53,7 +68,7 @@ class LayerPositions:
         window: tokens that a query can look back over, itself included; None for all.
         softmax_multiplier: what the softmax scale is multiplied by (latent attention with
             ``mscale_all_dim``); 1.0 elsewhere.
-        query_temperature: position-dependent factor on queries, or None.
+        query_temperature: position-dependent factor on queries, of either kind, or None.
         axes: which position axis turns which plane, where positions have several; ``rope`` is
             then what this is on text, where all axes are equal, or None where the model reads
             no text.
@@ -64,7 +79,7 @@ class LayerPositions:
     rope: Rope | None
     window: int | None = None
     softmax_multiplier: float = 1.0
-    query_temperature: QueryTemperature | None = None
+    query_temperature: QueryTemperature | LogNTemperature | None = None
     axes: Axes | None = None
 
     @property
@@ -209,7 +224,7 @@ class ModelPositions:
                     "axes": None if layer.axes is None else axes.index(layer.axes),
                     "window": layer.window,
                     "softmax_multiplier": layer.softmax_multiplier,
-                    "query_temperature": None if tempered is None else dataclasses.asdict(tempered),
+                    "query_temperature": _temperature(tempered),
                 }
             )
         return {
@@ -231,3 +246,10 @@ class ModelPositions:
             "sources": {name: dataclasses.asdict(item) for name, item in self.sources.items()},
             "notes": list(self.notes),
         }
+
+
+def _temperature(value: QueryTemperature | LogNTemperature | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    kind = {"kind": "log-n"} if isinstance(value, LogNTemperature) else {}
+    return {**kind, **dataclasses.asdict(value)}

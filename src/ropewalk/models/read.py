@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from .diffusers import is_diffusers, read_diffusers
 from .engine_apply import apply_numbers, config_fragment, fragment_of, merge_overrides
 from .engine_settings import EngineSettings, read_settings
 from .flags import parse_object, split_flags
@@ -19,8 +20,10 @@ from .fragment import Fragment
 from .hf import read_config
 from .load import FORMATS, Loaded, is_there, load
 from .mlx import is_mlx, read_mlx
+from .pairing_note import with_note
 from .plan import ModelPositions, Sourced
 from .spellings import BLOCKS, NESTED_TEXT
+from .timm import is_timm, read_timm
 from .training_flags import read_training_flags
 
 _MODEL_KEYS = ("model_type", "architectures", *NESTED_TEXT)
@@ -92,6 +95,31 @@ def read_any(
         InputError: see `read`; or settings that do not fit the model.
     """
     source = load(Path(path))
+    found = read_loaded(
+        source, assume_family=assume_family, engine_args=engine_args, overrides=overrides
+    )
+    return found if isinstance(found, Fragment) else with_note(found, source.path)
+
+
+def read_loaded(
+    source: Loaded,
+    *,
+    assume_family: str | None = None,
+    engine_args: str | None = None,
+    overrides: str | Mapping[str, Any] | None = None,
+) -> ModelPositions | Fragment:
+    """Read a file that is open already; see `read_any`. A note beside weights is not looked at."""
+    return _read_source(source, settings_of(engine_args, overrides), assume_family)
+
+
+def settings_of(
+    engine_args: str | None, overrides: str | Mapping[str, Any] | None
+) -> EngineSettings | None:
+    """Return the settings beside a model, from a command line, from overrides, or from none.
+
+    Raises:
+        InputError: a text that is none, or overrides in both.
+    """
     settings = None if engine_args is None else _settings(engine_args)
     if overrides is not None:
         replaced = parse_object(overrides, "--overrides")
@@ -104,7 +132,7 @@ def read_any(
             )
         settings = settings or EngineSettings("overrides", "--overrides")
         settings.overrides = replaced
-    return _read_source(source, settings, assume_family)
+    return settings
 
 
 def read_text(text: str, *, assume_family: str | None = None) -> ModelPositions | Fragment:
@@ -187,7 +215,8 @@ def _read_source(
                 fix="give e.g. --engine-args '--rope-scaling yarn --rope-scale 4'",
             )
         return _applied(
-            read_gguf(source.path, {} if settings is None else settings.metadata), settings
+            read_gguf(source.path, {} if settings is None else settings.metadata, source.content),
+            settings,
         )
     if source.kind == "text":
         if settings is not None:
@@ -211,6 +240,10 @@ def _read_source(
 
 def _read_values(values: Any, label: str, assume_family: str | None) -> ModelPositions | Fragment:
     if isinstance(values, Mapping):
+        if assume_family is None and is_diffusers(values):
+            return read_diffusers(values, label)
+        if assume_family is None and is_timm(values):
+            return read_timm(values, label)
         recognised = None if assume_family else recognise(values, label)
         if recognised is not None:
             return read_flat(recognised[1], label, recognised[0])
@@ -260,4 +293,5 @@ def _with_override_sources(
     return dataclasses.replace(found, sources=sources, notes=(*found.notes, *notes))
 
 
-__all__ = ["FORMATS", "TEXT", "read", "read_any", "read_text", "read_whole"]
+__all__ = ["FORMATS", "TEXT", "read", "read_any", "read_loaded", "read_text", "read_whole",
+           "settings_of"]  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import InputError
 from .base import Scaling
 from .by_parts import NTKByParts
+from .clipped import Clipped
 from .learned import Learned
 from .linear import Linear
 from .llama3 import Llama3
@@ -20,6 +21,8 @@ from .ntk import NTK, DynamicNTK, ntk_base, ntk_factor
 from .ntk_critical import NTKCritical
 from .plain import Plain
 from .proportional import Proportional
+from .resonance import Resonance
+from .stepped_ntk import SteppedNTK
 from .yarn import YaRN
 
 SCALINGS: dict[str, type[Scaling]] = {
@@ -35,13 +38,18 @@ SCALINGS: dict[str, type[Scaling]] = {
         Llama3,
         LongRoPE,
         Proportional,
+        Clipped,
     )
 }
 """Every scaling by its name in JSON and on the command line."""
 
 
-# A model's own and no way to stretch it, so that no command offers it.
-_READABLE: dict[str, type[Scaling]] = {**SCALINGS, Learned.kind: Learned}
+# What changes the frequencies of another scaling and stretches nothing by itself, and Qwen-1's
+# own rule: no command offers them.
+_READABLE: dict[str, type[Scaling]] = {
+    **SCALINGS,
+    **{cls.kind: cls for cls in (Learned, Resonance, SteppedNTK)},
+}
 
 
 def scaling_from_dict(data: dict[str, Any]) -> Scaling:
@@ -93,6 +101,7 @@ def scaling_from_dict(data: dict[str, Any]) -> Scaling:
 __all__ = [
     "NTK",
     "SCALINGS",
+    "Clipped",
     "DynamicNTK",
     "Learned",
     "Linear",
@@ -102,7 +111,9 @@ __all__ = [
     "NTKCritical",
     "Plain",
     "Proportional",
+    "Resonance",
     "Scaling",
+    "SteppedNTK",
     "YaRN",
     "ntk_base",
     "ntk_factor",

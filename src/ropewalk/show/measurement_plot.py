@@ -7,21 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..extend.protocols import PROTOCOLS
 from ..extend.results import Measurement
 from .picture import SUFFIXES, drawing, save
-
-# Colour-blind safe (Okabe and Ito), one colour and marker per method whatever is measured.
-_STYLES: dict[str, tuple[str, str, str]] = {
-    "crop": ("#000000", "", "--"),
-    "none": ("#999999", "x", "-"),
-    "linear": ("#56B4E9", "o", "-"),
-    "ntk": ("#E69F00", "s", "-"),
-    "ntk-critical": ("#D55E00", "D", "-"),
-    "dynamic": ("#A08C00", "^", "-"),
-    "by-parts": ("#CC79A7", "v", "-"),
-    "yarn": ("#0072B2", "P", "-"),
-    "yarn-rotations": ("#009E73", "*", "-"),
-}
+from .styles import style
 
 
 def plot(measurement: Measurement, path: Path) -> None:
@@ -71,7 +60,7 @@ def _loss(axis: Any, m: Measurement) -> None:
     cap = 3 * floor
     top = max(c.bits_per_byte for c in m.cells)
     for method in m.methods():
-        color, marker, line = _STYLES[method]
+        color, marker, line = style(method)
         cells = [c for c in m.cells if c.method == method]
         x = [c.length / m.original_length for c in cells]
         y = [min(c.bits_per_byte, cap) for c in cells]
@@ -94,9 +83,10 @@ def _loss(axis: Any, m: Measurement) -> None:
         )
     axis.set_ylabel("bits per byte of the target text (lower is better)")
     axis.set_title(
-        f"loss on the same last {m.scored:,} tokens"
+        "loss on "
+        + PROTOCOLS[m.protocol].title.format(scored=m.scored)
         + (", band: 95 % of the paired difference to crop" if len(m.documents) >= 5 else "")
-        if m.protocol == "fixed"
+        if m.protocol != "prefix"
         else f"loss on the last {m.scored:,} of the first N tokens",
         fontsize=10,
     )
@@ -115,7 +105,7 @@ def _retrieval(axis: Any, m: Measurement) -> None:
     _axis(axis, m)
     methods = m.methods()
     for place, method in enumerate(methods):
-        color, marker, line = _STYLES[method]
+        color, marker, line = style(method)
         cells = [c for c in m.retrieval if c.method == method]
         # Methods that share a value are set side by side, or one would hide the other.
         shift = 2 ** (0.05 * (place - (len(methods) - 1) / 2))

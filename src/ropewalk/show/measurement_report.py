@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..extend.findings import findings
-from ..extend.methods import METHODS
+from ..extend.methods import method_named
+from ..extend.protocols import PROTOCOLS
 from ..extend.results import Measurement, Share, TextCell
 from .measurement_table import multiple, short_number
 
@@ -41,7 +42,7 @@ def _loss(m: Measurement) -> list[str]:
 
     def perplexity(c: TextCell) -> str:
         tail = short_number(c.tail_perplexity)
-        if m.protocol == "fixed":
+        if m.protocol != "prefix":
             return tail
         return f"({tail})" if c.method == "crop" else f"{short_number(c.perplexity)} ({tail})"
 
@@ -52,11 +53,11 @@ def _loss(m: Measurement) -> list[str]:
         return f"{c.above_crop:+.3f}" + (f" [{i.low:+.3f}, {i.high:+.3f}]" if i else "")
 
     out = []
-    if m.protocol == "fixed":
+    if m.protocol != "prefix":
         out += ["## Bits per byte", "", *_table(_heads(m, lengths), rows(_bits)), ""]
-    note = "" if m.protocol == "fixed" else f" (in brackets: of the last {m.scored:,} tokens)"
+    note = "" if m.protocol != "prefix" else f" (in brackets: of the last {m.scored:,} tokens)"
     out += [f"## Perplexity per token{note}", "", *_table(_heads(m, lengths), rows(perplexity)), ""]
-    if m.protocol == "fixed" and "crop" in m.methods():
+    if m.protocol != "prefix" and "crop" in m.methods():
         out += [
             "## Loss above cropping",
             "",
@@ -138,16 +139,7 @@ def _protocol(m: Measurement) -> list[str]:
     angles = (
         "exact" if m.precision == "exact" else "from float32 angles, as transformers forms them"
     )
-    scoring = (
-        f"Fixed targets: the same last {m.scored:,} tokens of every document are scored with "
-        "contexts of each length, so that a difference is due to the context. `crop` gives the "
-        f"last {m.original_length:,} tokens whatever the length."
-        if m.protocol == "fixed"
-        else "Prefix: one pass over the first N tokens of the text, every token but the first "
-        f"scored. In brackets the last {m.scored:,} tokens only. `crop` gives the "
-        f"last {m.original_length:,} of the N tokens. The mean covers other tokens at each N: "
-        "compare within a column, not along a row."
-    )
+    scoring = PROTOCOLS[m.protocol].rule.format(scored=m.scored, original=m.original_length)
     return [
         "## Protocol",
         "",
@@ -173,7 +165,7 @@ def _protocol(m: Measurement) -> list[str]:
         "",
         "Methods:",
         "",
-        *(f"- `{name}`: {METHODS[name].summary}" for name in m.methods()),
+        *(f"- `{name}`: {method_named(name).summary}" for name in m.methods()),
         "",
     ]
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..extend.findings import findings
+from ..extend.protocols import PROTOCOLS
 from ..extend.results import Measurement, TextCell
 
 _TOO_LARGE = 999.5
@@ -45,11 +46,8 @@ def loss_table(measurement: Measurement, *, bits: bool) -> Group:
     """Return methods × lengths of bits per byte or of perplexity."""
     lengths = list(measurement.lengths)
     unit = "bits per byte" if bits else "perplexity per token"
-    what = (
-        f"{unit}, the same last {measurement.scored:,} tokens of each document at every length"
-        if measurement.protocol == "fixed"
-        else f"{unit} of the first N tokens (last {measurement.scored:,} in brackets)"
-    )
+    title = PROTOCOLS[measurement.protocol].title.format(scored=measurement.scored)
+    what = f"{unit}, {title}"
     table = _table()
     _heads(table, measurement, lengths)
     best = {n: min(_value(c, bits) for c in measurement.cells if c.length == n) for n in lengths}
@@ -193,9 +191,9 @@ def measurement_view(measurement: Measurement) -> Group:
             f"{m.documents_counted} of {m.text_origin}"
         ),
         Text(),
-        loss_table(m, bits=m.protocol == "fixed"),
+        loss_table(m, bits=m.protocol != "prefix"),
     ]
-    if m.protocol == "fixed":
+    if m.protocol != "prefix":
         tables = [
             difference_table(m) if "crop" in m.methods() else None,
             short_table(m),

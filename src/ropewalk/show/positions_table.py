@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from ..axes import MultiAxisRope
-from ..models import LayerPositions, ModelPositions
+from ..models import LayerPositions, LogNTemperature, ModelPositions
 from ..models.plan import Axes
 from ..rope import Plane, Rope
 
@@ -195,6 +195,12 @@ def _facts(plan: ModelPositions) -> Table:
     for layer in _tempered(plan):
         tempered = layer.query_temperature
         assert tempered is not None
+        if isinstance(tempered, LogNTemperature):
+            length = tempered.original_length
+            table.add_row(
+                "query temperature", f"max(1, ln(position + 1) / ln({length})) on all queries"
+            )
+            continue
         position = f"(position + {tempered.offset})" if tempered.offset else "position"
         table.add_row(
             "query temperature",
@@ -273,19 +279,50 @@ def planes_view(plan: ModelPositions) -> Group:
         length = _length_of(plan, rope)
         at = "" if length is None else f", at {length:,} tokens"
         parts += [Text(), Text(f"planes of layers {ranges(indices)}{at}", style="bold")]
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for head in ("plane", "lanes", "radians per token", "tokens per turn", "turns", "kept"):
-            table.add_column(head, justify="right")
-        table.add_column("band")
-        for plane in rope.describe(length):
-            table.add_row(
-                str(plane.index),
-                f"{plane.lanes[0]}, {plane.lanes[1]}",
-                f"{plane.inv_freq:.9g}",
-                _number(plane.wavelength),
-                "-" if plane.turns is None else f"{plane.turns:.4g}",
-                f"{plane.kept:.6g}",
-                plane.band,
-            )
-        parts.append(Padding(table, (0, 0, 0, 0)))
+        parts.append(_PlaneRows([_plane_cells(plane) for plane in rope.describe(length)]))
     return Group(*parts)
+
+
+_PLANE_HEADS = ("plane", "lanes", "radians per token", "tokens per turn", "turns", "kept", "band")
+
+
+def _plane_cells(plane: Plane) -> tuple[str, ...]:
+    return (
+        str(plane.index),
+        f"{plane.lanes[0]}, {plane.lanes[1]}",
+        f"{plane.inv_freq:.9g}",
+        _number(plane.wavelength),
+        "-" if plane.turns is None else f"{plane.turns:.4g}",
+        f"{plane.kept:.6g}",
+        plane.band,
+    )
+
+
+class _PlaneRows:
+    """A table of planes: lines made here, because a `Table` takes a millisecond for each row.
+
+    A terminal too narrow for it gets the `Table`, which folds its cells.
+    """
+
+    def __init__(self, rows: list[tuple[str, ...]]) -> None:
+        self.rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table: one segment for the head, one for the rule, one for all rows."""
+        widths = [max(map(len, column)) for column in zip(_PLANE_HEADS, *self.rows, strict=True)]
+        if sum(widths) + 3 * (len(widths) - 1) > options.max_width:
+            yield self._folded()
+            return
+        *right, band = widths
+        line = "   ".join([*(f"{{:>{width}}}" for width in right), f"{{:<{band}}}"])
+        yield Segment(line.format(*_PLANE_HEADS), console.get_style("table.header"))
+        yield Segment("\n" + "─" * (sum(widths) + 3 * len(right)) + "\n")
+        yield Segment("".join(line.format(*row) + "\n" for row in self.rows))
+
+    def _folded(self) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for head in _PLANE_HEADS:
+            table.add_column(head, justify="left" if head == "band" else "right")
+        for row in self.rows:
+            table.add_row(*row)
+        return table

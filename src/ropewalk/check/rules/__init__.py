@@ -13,16 +13,19 @@ from . import (
     layout,
     lengths,
     limits,
+    named,
     precision,
     reading,
     refusals,
     released,
+    sections,
+    stated,
     weights,
 )
 
 _THEMES = (
-    reading, lengths, bases, limits, released, layout, amplitude, keys, refusals, layers,
-    precision, commands, engines, weights,
+    reading, stated, lengths, bases, limits, released, named, layout, sections, amplitude, keys,
+    refusals, layers, precision, commands, engines, weights,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(

@@ -8,15 +8,8 @@ from collections.abc import Iterator
 from ...scaling.yarn import temperature
 from ..rule import Example, Rule, Seen
 from ..subject import Subject, kind_of, number_in
+from .samples import LLAMA_32K
 
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 32768,
-    "rope_theta": 10000.0,
-}
 _YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4096}
 # llama.cpp keeps 0.1 * mscale_all_dim there; slopes of released models are at most 1.
 _LARGEST_MULTIPLIER = 0.2
@@ -138,8 +131,8 @@ RULES: tuple[Rule, ...] = (
         explanation="transformers reads attention_factor, the amplitude itself, and ignores "
         "attn_factor; vLLM and SGLang multiply their own amplitude by attn_factor. From one file "
         "the engines then compute scores that differ by the square.",
-        bad=Example({**_LLAMA, "rope_scaling": {**_YARN, "attn_factor": 0.8278}}),
-        good=Example({**_LLAMA, "rope_scaling": {**_YARN, "attention_factor": 1.0}}),
+        bad=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "attn_factor": 0.8278}}),
+        good=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "attention_factor": 1.0}}),
         source="the config of DeepSeek-R1-0528-Qwen3-8B; vLLM 0.33 rotary embedding factory",
         look=_attn_factor,
     ),
@@ -148,9 +141,9 @@ RULES: tuple[Rule, ...] = (
         title="attention_factor together with mscale",
         severity="warning",
         explanation="Two ways to give the amplitude. Which one wins differs between programs.",
-        bad=Example({**_LLAMA, "rope_scaling": {**_YARN, "attention_factor": 1.0, "mscale": 1.0,
+        bad=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "attention_factor": 1.0, "mscale": 1.0,
                                                 "mscale_all_dim": 1.0}}),
-        good=Example({**_LLAMA, "rope_scaling": {**_YARN, "attention_factor": 1.0}}),
+        good=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "attention_factor": 1.0}}),
         source="transformers 5.24 modeling_rope_utils.py, _compute_yarn_parameters",
         look=_both,
     ),
@@ -160,8 +153,8 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="transformers forms the ratio of the two temperatures only where both are "
         "nonzero; a lone one leaves the default amplitude 0.1 ln(factor) + 1.",
-        bad=Example({**_LLAMA, "rope_scaling": {**_YARN, "mscale": 1.0, "mscale_all_dim": 0.0}}),
-        good=Example({**_LLAMA, "rope_scaling": _YARN}),
+        bad=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "mscale": 1.0, "mscale_all_dim": 0.0}}),
+        good=Example({**LLAMA_32K, "rope_scaling": _YARN}),
         source="the config of Devstral 2; Avarok-Cybersecurity/atlas PR 342",
         look=_lone_mscale,
     ),
@@ -172,9 +165,9 @@ RULES: tuple[Rule, ...] = (
         explanation="mscale_all_dim divides the amplitude of cos and sin, because latent "
         "attention multiplies its softmax by the square instead. A class without latent "
         "attention keeps the division and has no multiplication.",
-        bad=Example({**_LLAMA, "rope_scaling": {**_YARN, "mscale": 0.707,
+        bad=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "mscale": 0.707,
                                                 "mscale_all_dim": 0.707}}),
-        good=Example({**_LLAMA, "rope_scaling": _YARN}),
+        good=Example({**LLAMA_32K, "rope_scaling": _YARN}),
         source="NVIDIA/Megatron-LM#1429; sgl-project/SpecForge: a draft for DeepSeek-V2-Lite",
         look=_lost_softmax,
     ),
@@ -184,8 +177,8 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="The amplitude is given outright and differs from 0.1 ln(factor) + 1. It is a "
         "trained value; a copied one goes with another factor.",
-        bad=Example({**_LLAMA, "rope_scaling": {**_YARN, "attention_factor": 1.5}}),
-        good=Example({**_LLAMA, "rope_scaling": {**_YARN, "attention_factor": 1.0}}),
+        bad=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "attention_factor": 1.5}}),
+        good=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "attention_factor": 1.0}}),
         source="YaRN, arXiv 2309.00071, equation 22",
         look=_unlike_formula,
     ),
@@ -212,8 +205,8 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="llama_4_scaling_beta multiplies queries by their position in some families "
         "only; elsewhere it is ignored.",
-        bad=Example({**_LLAMA, "rope_parameters": {**_YARN, "llama_4_scaling_beta": 0.1}}),
-        good=Example({**_LLAMA, "rope_parameters": _YARN}),
+        bad=Example({**LLAMA_32K, "rope_parameters": {**_YARN, "llama_4_scaling_beta": 0.1}}),
+        good=Example({**LLAMA_32K, "rope_parameters": _YARN}),
         source="transformers 5.24: modeling_ministral3.py",
         look=_unused_temperature,
     ),

@@ -10,15 +10,8 @@ from ...rope import Rope
 from ...scaling import Plain
 from ..rule import Example, Rule, Seen
 from ..subject import Subject
+from .samples import LLAMA_128K
 
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 131072,
-    "rope_theta": 500000.0,
-}
 # Where the sum of cosines is looked at: every distance up to the first, then every eighth.
 _EVERY, _FARTHEST, _STRIDE = 16384, 131072, 8
 # No released head has more; the number bounds the work that a file can ask for.
@@ -154,8 +147,8 @@ RULES: tuple[Rule, ...] = (
         "the score of a similar key exceeds that of a random one at distance m only while the "
         "sum of cos(m inv_freq) over the planes is positive. The finding says where it first is "
         "not. Trained models break the bound and work.",
-        bad=Example({**_LLAMA, "rope_theta": 10000.0}),
-        good=Example({**_LLAMA, "max_position_embeddings": 8192}),
+        bad=Example({**LLAMA_128K, "rope_theta": 10000.0}),
+        good=Example({**LLAMA_128K, "max_position_embeddings": 8192}),
         source="Men et al. 2024, Base of RoPE Bounds Context Length, arXiv 2405.14591",
         look=_base_bound,
     ),
@@ -180,8 +173,8 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="The default of the program is taken, for most families 10000. If the model "
         "was trained with another base, short prompts look fine and long ones are gibberish.",
-        bad=Example({key: value for key, value in _LLAMA.items() if key != "rope_theta"}),
-        good=Example(_LLAMA),
+        bad=Example({key: value for key, value in LLAMA_128K.items() if key != "rope_theta"}),
+        good=Example(LLAMA_128K),
         source="meta-pytorch/gpt-fast#179; ggml-org/llama.cpp PR 2768 and 2773",
         look=_theta_missing,
     ),
@@ -191,8 +184,8 @@ RULES: tuple[Rule, ...] = (
         severity="error",
         explanation="Frequencies are base^(-2i/d). With a base of 1 all planes turn alike, with "
         "less the order is reversed and angles grow with the index.",
-        bad=Example({**_LLAMA, "rope_theta": 0.5}),
-        good=Example({**_LLAMA, "rope_theta": 1000000.0}),
+        bad=Example({**LLAMA_128K, "rope_theta": 0.5}),
+        good=Example({**LLAMA_128K, "rope_theta": 1000000.0}),
         source="Su et al. 2021, RoFormer, arXiv 2104.09864",
         look=_too_small,
     ),
@@ -202,8 +195,8 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="Falcon-H1 has base 1e11 by intent. A program that stores the base as a "
         "32-bit integer gets another number.",
-        bad=Example({**_LLAMA, "rope_theta": 1e11}),
-        good=Example({**_LLAMA, "rope_theta": 1e9}),
+        bad=Example({**LLAMA_128K, "rope_theta": 1e11}),
+        good=Example({**LLAMA_128K, "rope_theta": 1e9}),
         source="the released configs of Falcon-H1",
         look=_int32,
     ),

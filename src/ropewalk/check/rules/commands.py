@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from ...models.spellings import NESTED_TEXT
 from ..rule import Example, Rule, Seen
 from ..subject import Subject, kind_of, number_in
+from .named import native_length
 
 # Bases that models were trained with; another one on a command line is a stretch by itself.
 _TRAINED_BASES = frozenset(
@@ -17,6 +18,14 @@ _LONG_LINEAR = 4
 
 def _inverted(subject: Subject) -> Iterator[Seen]:
     settings = subject.settings
+    for key, value in ({} if settings is None else settings.metadata).items():
+        if key.endswith("rope.scaling.factor") and isinstance(value, int | float) and 0 < value < 1:
+            yield Seen(
+                "--override-kv",
+                f"{key} {value:g}, which speeds positions up by {1 / value:g}",
+                f"{1 / value:g}: this key holds the factor, not the frequency scale",
+                f"write {key}=float:{1 / value:g}",
+            )
     factor = None if settings is None else settings.value("factor")
     if settings is None or factor is None or factor >= 1:
         return
@@ -125,10 +134,11 @@ def _beyond(subject: Subject) -> Iterator[Seen]:
     plan = subject.plan
     if plan is not None:
         stated, rope = plan.stated_length, plan.rope
-        reach = 0 if rope is None or rope.original_length is None else rope.original_length
-        reach = int(reach * (1 if rope is None else rope.scaling.stretch))
-        most = max(stated or 0, reach)
-        if most and context > most:
+        reach: float = 0 if rope is None else rope.original_length or 0
+        reach *= 1 if rope is None else rope.scaling.stretch
+        longest = max(stated or 0, reach)
+        if longest and context > longest:
+            most = int(longest)  # Below the context, so finite.
             yield Seen(
                 flag,
                 str(context),
@@ -144,11 +154,12 @@ def _beyond(subject: Subject) -> Iterator[Seen]:
             number_in(block, "original_max_position_embeddings"),
         )
         if kind_of(block) in ("yarn", "llama3", "linear") and factor and original:
-            reach = int(factor * original)
+            reach = factor * original
             if context > reach * 1.001:
                 yield Seen(flag, str(context),
-                           f"at most {reach} = {factor:g} x {original:.0f}, what the block reaches",
+                           f"at most {reach:.0f} = {factor:g} x {original:.0f}, what the block reaches",
                            f"factor {context / original:g}, or a shorter context")  # fmt: skip
+    yield from _beyond_native(subject, flag, context, bool(blocks))
     raised = subject.overrides.get("max_position_embeddings")
     if raised is not None and not blocks:
         yield Seen(
@@ -162,6 +173,24 @@ def _beyond(subject: Subject) -> Iterator[Seen]:
         yield Seen(flag, str(context),
                    f"at most {factor * original:g} = {factor:g} x {original}",
                    f"--rope-scale {context / original:g}, or a shorter context")  # fmt: skip
+
+
+def _beyond_native(subject: Subject, flag: str, context: int, stretched: bool) -> Iterator[Seen]:
+    """A context past what the named model was trained on, with nothing that stretches it."""
+    settings = subject.settings
+    native = None if settings is None else native_length(settings.model)
+    if settings is None or native is None or stretched or settings.value("kind") is not None:
+        return
+    if subject.overrides.get("max_position_embeddings") is not None:
+        return
+    # Some configs leave room for the answer beyond the trained length.
+    if settings.value("factor") in (None, 1) and context > 1.25 * native:
+        yield Seen(
+            flag,
+            f"{context} for {settings.model}",
+            f"at most {native}, the length that it was trained on; told by the name",
+            f"a scaling of at least {context / native:.4g}, or a shorter context",
+        )
 
 
 def _long_linear(subject: Subject) -> Iterator[Seen]:

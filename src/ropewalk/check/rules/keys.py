@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ...models.families import FAMILIES
 from ...models.spellings import BLOCK_KEYS, BLOCKS, NESTED_TEXT, SPELLINGS
 from ..rule import Example, Rule, Seen
 from ..subject import Subject, kind_of
+from .samples import LLAMA_32K
 
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 32768,
-    "rope_theta": 10000.0,
-}
 _YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4096}
 # Keys that decide positions; a key of a config that looks like one of these is a slip.
 _POSITIONAL = (
@@ -45,6 +39,9 @@ _FOREIGN = {
     "rope_max_timescale": "rope_theta",
     "max_wavelength": "rope_theta",
     "rope_scaling_factor": "rope_scaling",
+    "rope_scale": "rope_scaling",
+    "rope_config": "rope_scaling",
+    "rotary_scaling": "rope_scaling",
     "rotary_scaling_factor": "rope_scaling",
     "rope_condense_ratio": "rope_scaling",
     "max_seq_len": "max_position_embeddings",
@@ -69,6 +66,7 @@ _KNOWN = (
     | frozenset(_POSITIONAL)
     | frozenset(NESTED_TEXT)
 )
+_OWN_KEYS = ("truncate", "mscale_all_dim", "llama_4_scaling_beta", "low_freq_factor")
 _READ_AT_THE_TOP = frozenset({"factor", "beta_fast", "beta_slow", "attention_factor"})
 
 
@@ -134,7 +132,7 @@ def _unread_in_block(subject: Subject) -> Iterator[Seen]:
             known = BLOCK_KEYS.get(key)
             if known is None or value is None or known.stays or "*" in known.kinds:
                 continue
-            if kind in known.kinds:
+            if kind in known.kinds or (kind == "dynamic" and _fixed_alpha(subject, block)):
                 continue
             readers = " or ".join(known.kinds) or "no scaling"
             if key == "factor" and ((kind == "default" and kind_of(block) is None) or value == 1):
@@ -146,6 +144,31 @@ def _unread_in_block(subject: Subject) -> Iterator[Seen]:
                 f"{readers}, which reads it",
                 "remove it, or name the scaling that is meant",
             )
+
+
+def _own_keys_lost(subject: Subject) -> Iterator[Seen]:
+    """A block that names the family's scaling, but lacks numbers that the family's own has."""
+    family = subject.family
+    own = None if family is None else family.block
+    if family is None or own is None or subject.plan is None:
+        return
+    for path, block in subject.blocks():
+        if kind_of(block) != own.get("rope_type") or path.startswith("override"):
+            continue
+        for key in _OWN_KEYS:
+            if own.get(key) is not None and block.get(key) is None:
+                yield Seen(
+                    f"{path}.{key}",
+                    "nothing",
+                    f"{str(own[key]).lower()}, as in the block that {family.defaults_of} has "
+                    "where the file has none; a block in the file replaces it whole",
+                    "add it",
+                )
+
+
+def _fixed_alpha(subject: Subject, block: Mapping[str, Any]) -> bool:
+    """Hunyuan's released blocks list keys of YaRN beside the alpha that their code reads."""
+    return subject.family is not None and subject.family.alpha and bool(block.get("alpha"))
 
 
 def _at_the_top(subject: Subject) -> Iterator[Seen]:
@@ -223,8 +246,8 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="Programs take a default for the key that they look for, and say nothing "
         "about the one that is there.",
-        bad=Example({**_LLAMA, "rope_scalling": _YARN}),
-        good=Example({**_LLAMA, "rope_scaling": _YARN}),
+        bad=Example({**LLAMA_32K, "rope_scalling": _YARN}),
+        good=Example({**LLAMA_32K, "rope_scaling": _YARN}),
         source="huggingface/transformers PR 42189; vllm-project/vllm --hf-overrides",
         look=lambda subject: (
             item for part in (_unknown_keys, _foreign_keys) for item in part(subject)
@@ -236,8 +259,8 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="The key belongs to the formula of another scaling. Either it is a leftover "
         "or the name of the scaling is wrong.",
-        bad=Example({**_LLAMA, "rope_scaling": {**_YARN, "low_freq_factor": 1.0}}),
-        good=Example({**_LLAMA, "rope_scaling": _YARN}),
+        bad=Example({**LLAMA_32K, "rope_scaling": {**_YARN, "low_freq_factor": 1.0}}),
+        good=Example({**LLAMA_32K, "rope_scaling": _YARN}),
         source="transformers 5.24 modeling_rope_utils.py: keys of each rope_type",
         look=_unread_in_block,
     ),
@@ -248,8 +271,8 @@ RULES: tuple[Rule, ...] = (
         explanation="In a file with several parts the language model has its own part; values "
         "at the top are not read for it.",
         bad=Example({"model_type": "llava", "rope_scaling": _YARN,
-                     "text_config": {**_LLAMA, "rope_scaling": None}}),
-        good=Example({"model_type": "llava", "text_config": {**_LLAMA, "rope_scaling": _YARN}}),
+                     "text_config": {**LLAMA_32K, "rope_scaling": None}}),
+        good=Example({"model_type": "llava", "text_config": {**LLAMA_32K, "rope_scaling": _YARN}}),
         source="ls1intum/edutelligence#744",
         look=_at_the_top,
     ),
@@ -267,15 +290,30 @@ RULES: tuple[Rule, ...] = (
         look=_no_scaling,
     ),
     Rule(
+        code="RW413",
+        title="key of the family's own scaling is missing",
+        severity="warning",
+        explanation="Models of this family were trained with a scaling whose block has this key. "
+        "A block in the file replaces the family's whole, and the formula's default is another.",
+        bad=Example({"model_type": "gpt_oss", "num_hidden_layers": 2, "rope_theta": 150000.0,
+                     "rope_scaling": {"rope_type": "yarn", "factor": 32.0,
+                                      "original_max_position_embeddings": 4096}}),
+        good=Example({"model_type": "gpt_oss", "num_hidden_layers": 2, "rope_theta": 150000.0,
+                      "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "truncate": False,
+                                       "original_max_position_embeddings": 4096}}),
+        source="transformers 5.24: configuration_gpt_oss.py and configuration_ministral3.py",
+        look=_own_keys_lost,
+    ),
+    Rule(
         code="RW411",
         title="switches of the window contradict the layer types",
         severity="note",
         explanation="layer_types, max_window_layers and use_sliding_window say the same thing in "
         "three ways. Engines read one or the other.",
-        bad=Example({**_LLAMA, "model_type": "qwen3", "use_sliding_window": True,
+        bad=Example({**LLAMA_32K, "model_type": "qwen3", "use_sliding_window": True,
                      "sliding_window": 2048, "max_window_layers": 2,
                      "layer_types": ["sliding_attention", "full_attention"]}),
-        good=Example({**_LLAMA, "model_type": "qwen3", "use_sliding_window": True,
+        good=Example({**LLAMA_32K, "model_type": "qwen3", "use_sliding_window": True,
                       "sliding_window": 2048, "max_window_layers": 1,
                       "layer_types": ["full_attention", "sliding_attention"]}),
         source="transformers 5.24: configuration_qwen3.py; a DFlash draft config",
@@ -286,8 +324,8 @@ RULES: tuple[Rule, ...] = (
         title="window has no effect",
         severity="note",
         explanation="The window is no smaller than the stated length.",
-        bad=Example({**_LLAMA, "model_type": "mistral", "sliding_window": 32768}),
-        good=Example({**_LLAMA, "model_type": "mistral", "sliding_window": 4096}),
+        bad=Example({**LLAMA_32K, "model_type": "mistral", "sliding_window": 32768}),
+        good=Example({**LLAMA_32K, "model_type": "mistral", "sliding_window": 4096}),
         source="transformers 5.24: configuration_mistral.py",
         look=_window_without_effect,
     ),

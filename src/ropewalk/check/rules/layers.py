@@ -131,6 +131,17 @@ def _swapped_bases(subject: Subject) -> Iterator[Seen]:
             "the larger base where distances are longer",
             "swap the two",
         )
+    family = subject.family
+    rule = None if family is None else family.local
+    told = subject.part.get(rule.keys[0]) if rule is not None and rule.keys else None
+    alike = local == wide and len(local) == 1 and told is not None
+    if rule is not None and rule.theta is not None and alike and local != {rule.theta}:
+        yield Seen(
+            f"{subject.prefix}{rule.keys[0]}",
+            f"base {min(local):.15g}, that of the full layers",
+            f"{rule.theta:.15g}, as released models of this family have in windowed layers",
+            "restore it, unless the model was trained so",
+        )
 
 
 RULES: tuple[Rule, ...] = (

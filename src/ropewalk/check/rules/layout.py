@@ -7,19 +7,11 @@ from collections.abc import Iterator
 
 from ...models.families import FAMILIES
 from ...models.family import Family
-from ...rope import Rope
 from ..rule import Example, Rule, Seen
-from ..subject import Subject, kind_of
+from ..subject import Subject
 from .refusals import kind_of_refusal
+from .samples import LLAMA
 
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 4096,
-    "rope_theta": 10000.0,
-}
 _PARAMS = {
     "dim": 2048,
     "n_heads": 16,
@@ -29,7 +21,6 @@ _PARAMS = {
     "rope_theta": 10000.0,
 }
 _LARGEST_DERIVED, _LARGEST_GIVEN = 256, 1024
-_SECTIONS = ("mrope_section", "xdrope_section")
 
 
 def _derived_head(subject: Subject) -> Iterator[Seen]:
@@ -57,62 +48,16 @@ def _derived_head(subject: Subject) -> Iterator[Seen]:
 
 def _uneven_heads(subject: Subject) -> Iterator[Seen]:
     heads, kv_heads = subject.whole("heads"), subject.whole("kv_heads")
-    if heads and kv_heads and heads % kv_heads and subject.is_config:
+    plan = subject.plan
+    if not subject.is_config and plan is not None:
+        heads, kv_heads = plan.heads, plan.kv_heads
+    if heads and kv_heads and heads % kv_heads:
         yield Seen(
             subject.prefix + (subject.get("kv_heads") or ("num_key_value_heads", None))[0],
             f"{kv_heads} key and value heads for {heads} query heads",
             "a number that divides the query heads",
             "correct one of the two",
         )
-
-
-def _sections(subject: Subject) -> Iterator[Seen]:
-    plan = subject.plan
-    rope = None if plan is None else plan.rope
-    for path, block in subject.blocks():
-        for key in _SECTIONS:
-            sections = block.get(key)
-            if sections is None:
-                continue
-            where = f"{path}.{key}" if path else key
-            if not isinstance(sections, list) or not all(
-                isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in sections
-            ):
-                yield Seen(where, repr(sections)[:60], "whole numbers of planes, one per axis",
-                           "take the list from the model's own config")  # fmt: skip
-                continue
-            # A block that is restated whole brings its own share: it is as its writer wants it.
-            unknown = path.startswith("override") and block.get("rope_theta") is None
-            yield from _sum(where, sections, rope, unknown)
-    yield from _flat_sections(subject, rope)
-
-
-def _sum(where: str, sections: list[int], rope: Rope | None, override: bool) -> Iterator[Seen]:
-    total = sum(sections)
-    if rope is not None and total != rope.planes:
-        yield Seen(
-            where,
-            f"{sections}, which add up to {total}",
-            f"{rope.planes}, the planes of the rope (rotary_dim {rope.rotary_dim} / 2)",
-            "take the list of the released config",
-        )
-    elif rope is None and override:
-        yield Seen(
-            where,
-            f"{sections}, which add up to {total}",
-            f"the planes of the model: {total} fit rotary_dim {2 * total} (64 planes: Qwen2-VL to "
-            "Qwen3-VL [16, 24, 24] or [24, 20, 20]; 32 planes: Qwen3.5 and 3.6 [11, 11, 10])",
-            "compare it with the model's own config: ropewalk check MODEL --overrides JSON",
-            severity="warning",
-        )
-
-
-def _flat_sections(subject: Subject, rope: Rope | None) -> Iterator[Seen]:
-    if subject.is_config:
-        return
-    sections = subject.values.get("mrope_section")
-    if isinstance(sections, list) and all(type(n) is int for n in sections):
-        yield from _sum("mrope_section", sections, rope, False)
 
 
 def _odd_share(subject: Subject) -> Iterator[Seen]:
@@ -164,22 +109,6 @@ def _list_lengths(subject: Subject) -> Iterator[Seen]:
                            "check partial_rotary_factor and the list's length")  # fmt: skip
 
 
-def _unread_sections(subject: Subject) -> Iterator[Seen]:
-    family = subject.family
-    if family is None or family.axes is not None or family.axial is not None:
-        return
-    for path, block in subject.blocks():
-        named = "mrope" in (block.get("rope_type"), block.get("type"))
-        keys = [key for key in _SECTIONS if block.get(key) is not None]
-        if (named or keys) and not path.startswith("override"):
-            yield Seen(
-                f"{path}.{keys[0] if keys else 'type'}",
-                f"multi-axis positions in {family.defaults_of}, which reads none",
-                "positions of one axis, or a family with several (e.g. qwen2_5_vl)",
-                "remove the keys if the model reads text only; else correct model_type",
-            )
-
-
 def _named_family(name: object) -> Family | None:
     if not isinstance(name, str):
         return None
@@ -214,29 +143,27 @@ def _other_pairing(subject: Subject) -> Iterator[Seen]:
         )
 
 
-def _lost_sections(subject: Subject) -> Iterator[Seen]:
-    family = subject.family
-    rule = None if family is None else family.axes
-    if rule is None or subject.plan is None or rule.layout == "rows_and_columns":
+def _turned_pairing(subject: Subject) -> Iterator[Seen]:
+    """A config of mlx-lm whose switch is not the pairing of its class."""
+    plan, family = subject.plan, subject.family
+    if plan is None or plan.rope is None or plan.format != "mlx" or family is None:
         return
-    if any(block.get(key) is not None for _, block in subject.blocks() for key in _SECTIONS):
-        return
-    at_top = [key for key in _SECTIONS if subject.part.get(key) is not None]
-    scaled = [path for path, block in subject.blocks() if kind_of(block) not in (None, "default")]
-    if not at_top and not scaled:
-        return
-    default = f"its default {list(rule.sections)}" if rule.sections else "one axis"
-    yield Seen(
-        f"{subject.prefix}{at_top[0]}" if at_top else f"{scaled[0]}.mrope_section",
-        "sections outside the rope block" if at_top else "a scaling without the sections",
-        f"mrope_section within the rope block: transformers takes {default} without it, vLLM and "
-        "SGLang look for the key and turn images by one axis",
-        "repeat the list of the released config in the block",
-    )
+    found = plan.sources.get("pairing")
+    told = found is not None and found.source.endswith("rope_traditional")
+    if told and not family.remote and plan.rope.pairing != family.pairing:
+        yield Seen(
+            f"{subject.prefix}rope_traditional",
+            f"{plan.rope.pairing} pairs",
+            f"{family.pairing} pairs, as {family.defaults_of} has, unless the weights were "
+            "permuted",
+            "permute the weights (ropewalk convert --pairing), or change the switch",
+        )
 
 
 def _fraction(subject: Subject) -> Iterator[Seen]:
     plan, share = subject.plan, subject.get("partial")
+    if not subject.is_config:
+        share = subject.number("rotary_percent", "rotary_pct", "partial_rotary_factor")
     source = None if plan is None else plan.sources.get("head_dim")
     if plan is None or plan.rope is None or share is None or source is None:
         return
@@ -280,25 +207,12 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="Where head_dim is not given it is hidden size / heads. Files cut down for "
         "tests often keep the one and lower the other; every frequency then changes.",
-        bad=Example({**_LLAMA, "model_type": "falcon", "hidden_size": 4544,
+        bad=Example({**LLAMA, "model_type": "falcon", "hidden_size": 4544,
                      "num_attention_heads": 16}),
-        good=Example({**_LLAMA, "model_type": "falcon", "hidden_size": 4544,
+        good=Example({**LLAMA, "model_type": "falcon", "hidden_size": 4544,
                       "num_attention_heads": 71}),
         source="intel/intel-extension-for-pytorch: tests/cpu/hf_configs/falcon",
         look=_derived_head,
-    ),
-    Rule(
-        code="RW204",
-        title="sections do not add up to the planes",
-        severity="error",
-        explanation="mrope_section says how many planes each position axis turns; together they "
-        "are all planes, rotary_dim / 2. A list of another model leaves planes without an axis.",
-        bad=Example({**_LLAMA, "model_type": "qwen2_vl",
-                     "rope_scaling": {"type": "mrope", "mrope_section": [11, 11, 10]}}),
-        good=Example({**_LLAMA, "model_type": "qwen2_vl",
-                      "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}),
-        source="transformers 5.24: apply_multimodal_rotary_pos_emb splits by these sizes",
-        look=_sections,
     ),
     Rule(
         code="RW211",
@@ -306,26 +220,10 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="head_dim times the share is cut to a whole number, and programs do it in "
         "different ways. Both the lanes and, through rotary_dim, all frequencies hang on it.",
-        bad=Example({**_LLAMA, "model_type": "stablelm", "partial_rotary_factor": 0.3}),
-        good=Example({**_LLAMA, "model_type": "stablelm", "partial_rotary_factor": 0.25}),
+        bad=Example({**LLAMA, "model_type": "stablelm", "partial_rotary_factor": 0.3}),
+        good=Example({**LLAMA, "model_type": "stablelm", "partial_rotary_factor": 0.25}),
         source="huggingface/transformers#35233",
         look=_fraction,
-    ),
-    Rule(
-        code="RW212",
-        title="sections of the position axes are missing",
-        severity="warning",
-        explanation="The family has positions of several axes, and the file does not say which "
-        "plane follows which. Usually a scaling was added and replaced the block that said it.",
-        bad=Example({**_LLAMA, "model_type": "qwen2_5_vl", "max_position_embeddings": 131072,
-                     "rope_scaling": {"type": "yarn", "factor": 4.0,
-                                      "original_max_position_embeddings": 32768}}),
-        good=Example({**_LLAMA, "model_type": "qwen2_5_vl", "max_position_embeddings": 131072,
-                      "rope_scaling": {"type": "yarn", "factor": 4.0,
-                                       "original_max_position_embeddings": 32768,
-                                       "mrope_section": [16, 24, 24]}}),
-        source="ls1intum/edutelligence#744; vllm-project/vllm PR 7905",
-        look=_lost_sections,
     ),
     Rule(
         code="RW210",
@@ -333,9 +231,9 @@ RULES: tuple[Rule, ...] = (
         severity="error",
         explanation="One divisor per plane: rotary_dim / 2. Told from the sizes in the file, where "
         "something else keeps it from being read.",
-        bad=Example({**_LLAMA, "model_type": "phi3",
+        bad=Example({**LLAMA, "model_type": "phi3",
                      "rope_scaling": {"long_factor": [1.0, 2.0], "short_factor": [1.0, 1.0]}}),
-        good=Example({**_LLAMA, "model_type": "phi3", "hidden_size": 64, "num_attention_heads": 8,
+        good=Example({**LLAMA, "model_type": "phi3", "hidden_size": 64, "num_attention_heads": 8,
                       "rope_scaling": {"type": "longrope", "long_factor": [1.0] * 4,
                                        "short_factor": [1.0] * 4}}),
         source="apache/tvm PR 18102 and 18520",
@@ -360,20 +258,10 @@ RULES: tuple[Rule, ...] = (
         bad=Example({**_PARAMS, "model_architecture": "CodeGenModel", "use_hf_rope": True,
                      "partial_rotary_factor": 0.5}),
         good=Example({**_PARAMS, "model_architecture": "LlamaForCausalLM", "use_hf_rope": True}),
-        source="pytorch/executorch: examples/models; vllm-project/vllm#747 and PR 941",
-        look=_other_pairing,
-    ),
-    Rule(
-        code="RW207",
-        title="multi-axis keys in a family of one axis",
-        severity="warning",
-        explanation="mrope in a text-only class is ignored, or refused by engines that look for "
-        "it. If the target of a draft model has several axes, the draft's positions differ.",
-        bad=Example({**_LLAMA,
-                     "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}),
-        good=Example(_LLAMA),
-        source="sgl-project/SpecForge: a draft config for Qwen2.5-VL",
-        look=_unread_sections,
+        source="pytorch/executorch: examples/models; vllm-project/vllm#747 and PR 941; mlx-lm 0.31",
+        look=lambda subject: (
+            item for part in (_other_pairing, _turned_pairing) for item in part(subject)
+        ),
     ),
     Rule(
         code="RW208",
@@ -381,8 +269,8 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="The code of the family turns all lanes, whatever the share says; other "
         "programs may go by the key.",
-        bad=Example({**_LLAMA, "model_type": "mistral", "partial_rotary_factor": 0.5}),
-        good=Example({**_LLAMA, "model_type": "stablelm", "partial_rotary_factor": 0.5}),
+        bad=Example({**LLAMA, "model_type": "mistral", "partial_rotary_factor": 0.5}),
+        good=Example({**LLAMA, "model_type": "stablelm", "partial_rotary_factor": 0.5}),
         source="vllm-project/vllm PR 41185; transformers 5.24 model code",
         look=_unread_share,
     ),
@@ -391,8 +279,8 @@ RULES: tuple[Rule, ...] = (
         title="key-value heads do not divide the query heads",
         severity="error",
         explanation="Each key head serves the same number of query heads.",
-        bad=Example({**_LLAMA, "num_key_value_heads": 5}),
-        good=Example({**_LLAMA, "num_key_value_heads": 8}),
+        bad=Example({**LLAMA, "num_key_value_heads": 5}),
+        good=Example({**LLAMA, "num_key_value_heads": 8}),
         source="grouped-query attention, arXiv 2305.13245",
         look=_uneven_heads,
     ),

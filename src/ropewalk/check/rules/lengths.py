@@ -5,19 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...models.rows import encoders
 from ...scaling import Linear, Llama3, LongRoPE, YaRN
 from ..rule import Example, Rule, Seen
 from ..subject import Subject, kind_of, number_in
+from .samples import LLAMA_128K
+from .stated import stated_key
 
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 131072,
-    "rope_theta": 500000.0,
-}
 _LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -25,58 +18,10 @@ _LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
-_SHORT, _WIDE = 1024, 1024
-# A base that is raised so far was raised for longer texts.
-_RAISED_BASE = 500000.0
-# No rotary language model was released for so short a text; encoders were.
-_ENCODERS = frozenset(encoders.ROWS)
+# Released lists stretch the slowest plane by at most twice the ratio of their lengths.
+_FARTHEST = 4
 # Trained so: with llama3 scaling the product is no reach.
 _LLAMA31 = (8.0, 8192, 131072)
-
-
-def stated_key(subject: Subject) -> str:
-    """Return the key that the stated length stands under."""
-    source = None if subject.plan is None else subject.plan.sources.get("stated_length")
-    if source is not None and ": " in source.source:
-        return source.source.rsplit(": ", 1)[-1]
-    found = subject.get("stated_length")
-    return f"{subject.prefix}{found[0] if found else 'max_position_embeddings'}"
-
-
-def _lowered(subject: Subject) -> Iterator[Seen]:
-    hidden = subject.get("hidden_size")
-    wide = hidden is not None and isinstance(hidden[1], int) and hidden[1] >= _WIDE
-    stated = subject.whole("stated_length")
-    key = stated_key(subject)
-    told = str(subject.part.get("model_type"))
-    if told == "chatglm":
-        stated, key = subject.part.get("seq_length"), "seq_length"
-    is_text = subject.plan is None or subject.plan.rope is not None
-    rotary = any(subject.part.get(name) is not None for name in ("rope_theta", "rope_scaling"))
-    if subject.plan is None and not rotary:
-        return
-    if not subject.is_config or not wide or not is_text or told in _ENCODERS:
-        return
-    for name, length in ((key, stated), ("seq_length", subject.part.get("seq_length"))):
-        raised = subject.plan is not None and subject.plan.rope is not None
-        raised = raised and subject.plan.rope.theta >= _RAISED_BASE  # type: ignore[union-attr]
-        short = 2 * _SHORT if raised else _SHORT
-        usual = subject.family is not None and length == subject.family.sizes.length
-        if type(length) is int and 0 < length <= short and not usual:
-            rule = ""
-            if subject.part.get("use_dynamic_ntk") or any(
-                kind_of(block) in ("dynamic", "longrope", "su") for _, block in subject.blocks()
-            ):
-                rule = "; the scaling switches at this length, so every longer text changes too"
-            yield Seen(
-                name,
-                f"{length}",
-                f"the length that the model was trained for: no rotary language model of this "
-                f"size{' and base' if raised else ''} was released with {short} or less{rule}",
-                "restore the value of the released config; limit the length in the program",
-            )
-            if name == "seq_length":
-                return
 
 
 def _original_is_stated(subject: Subject) -> Iterator[Seen]:
@@ -86,8 +31,18 @@ def _original_is_stated(subject: Subject) -> Iterator[Seen]:
         factor = number_in(block, "factor")
         if kind_of(block) not in ("yarn", "llama3") or not factor or factor <= 1:
             continue
-        if original is not None and original == stated and not path.startswith("override"):
-            yield from _equal_lengths(f"{path}.original_max_position_embeddings", original, factor)
+        if original is None or stated is None or path.startswith("override"):
+            continue
+        where = f"{path}.original_max_position_embeddings"
+        if original == stated:
+            yield from _equal_lengths(where, original, factor)
+        elif original > stated:
+            yield Seen(
+                where,
+                f"{original:.0f}, above the stated length {stated}, with factor {factor:g}",
+                f"a length before stretching, or a stated length of {original * factor:.0f}",
+                "restore the lengths of the released config",
+            )
     plan = subject.plan
     if subject.is_config or plan is None or plan.rope is None:
         return
@@ -145,9 +100,19 @@ def _product(subject: Subject) -> Iterator[Seen]:
 def _no_original(subject: Subject) -> Iterator[Seen]:
     for path, block in subject.blocks():
         kind = kind_of(block)
-        if kind not in ("yarn", "llama3", "longrope") or path.startswith("override"):
+        if kind not in ("yarn", "llama3", "longrope"):
             continue
-        if "original_max_position_embeddings" in block:
+        if block.get("original_max_position_embeddings") is not None:
+            continue
+        if path.startswith("override") and subject.refusal is not None:
+            continue
+        if path.startswith("override"):
+            yield Seen(
+                f"{path}.original_max_position_embeddings",
+                "nothing",
+                "the length before stretching: vLLM and SGLang refuse the block without it",
+                "add it",
+            )
             continue
         if subject.part.get("original_max_position_embeddings") is not None:
             continue
@@ -245,38 +210,33 @@ def _longrope_ratio(subject: Subject) -> Iterator[Seen]:
             "larger divisors in long_factor: long texts are stretched more",
             "swap the two lists",
         )
-    differ = scaling.short_factor != scaling.long_factor
-    if stated == original and differ and scaling.long_factor[-1] > 1:
+    if scaling.short_factor == scaling.long_factor:
+        return
+    most, ratio = max(scaling.long_factor), stated / original
+    if most > _FARTHEST * ratio or (stated == original and most > 1):
+        kept = stated == original
         yield Seen(
             stated_key(subject),
-            f"{stated} both as the stated and the original length",
-            "with lists for short and long texts that differ, an original length below the "
-            "stated one; now the amplitude is 1 and the long list begins past the stated length",
+            f"{stated}{' both as the stated and the original length' if kept else ''}, which is "
+            f"{ratio:g} times the original, with divisors up to {most:g}",
+            "with lists for short and long texts that differ, an original length far below the "
+            "stated one; the amplitude and where the long list begins follow from the two",
             "restore the lengths of the released config",
+            # Mild lists may have been trained at the one length, where the long one is idle.
+            severity=None if most > _FARTHEST * ratio else "note",
         )
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        code="RW101",
-        title="stated length is too short for this model",
-        severity="warning",
-        explanation="Files made for compilers with fixed shapes carry a lowered length. Programs "
-        "cut texts there, and scalings that switch at the length switch too early.",
-        bad=Example({**_LLAMA, "max_position_embeddings": 512}),
-        good=Example({**_LLAMA, "max_position_embeddings": 8192}),
-        source="sophgo/LLM-TPU: configs of compiled models",
-        look=_lowered,
-    ),
-    Rule(
         code="RW102",
-        title="original length equals the stated length",
+        title="original length is not below the stated length",
         severity="warning",
         explanation="YaRN and llama3 scaling measure bands from the length before stretching. "
         "Where that is the stated length and the factor is above 1, either the stated length was "
         "not raised or the block belongs to another model.",
-        bad=Example({**_LLAMA, "max_position_embeddings": 8192, "rope_scaling": _LLAMA3}),
-        good=Example({**_LLAMA, "max_position_embeddings": 65536, "rope_scaling": _LLAMA3}),
+        bad=Example({**LLAMA_128K, "max_position_embeddings": 8192, "rope_scaling": _LLAMA3}),
+        good=Example({**LLAMA_128K, "max_position_embeddings": 65536, "rope_scaling": _LLAMA3}),
         source="THUDM/slime: GLM-5 script with DeepSeek's block; NVIDIA/Megatron-LM#1418",
         look=_original_is_stated,
     ),
@@ -286,9 +246,9 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="Past factor x original length positions are not trained, whatever the stated "
         "length says; below it, part of the reach is given away.",
-        bad=Example({**_LLAMA, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+        bad=Example({**LLAMA_128K, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
                                                 "original_max_position_embeddings": 8192}}),
-        good=Example({**_LLAMA, "rope_scaling": {"rope_type": "yarn", "factor": 16.0,
+        good=Example({**LLAMA_128K, "rope_scaling": {"rope_type": "yarn", "factor": 16.0,
                                                  "original_max_position_embeddings": 8192}}),
         source="transformers 5.24 modeling_rope_utils.py, _validate_yarn_parameters",
         look=_product,
@@ -299,8 +259,8 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="The bands are measured from the length before stretching. Where it is "
         "missing, programs take the stated length, which is usually the one after.",
-        bad=Example({**_LLAMA, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
-        good=Example({**_LLAMA, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+        bad=Example({**LLAMA_128K, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
+        good=Example({**LLAMA_128K, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
                                                  "original_max_position_embeddings": 32768}}),
         source="transformers 5.24 modeling_rope_utils.py; NVIDIA/Megatron-LM#1418",
         look=_no_original,
@@ -311,9 +271,9 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="Dynamic scaling grows past max_position_embeddings; an original length in "
         "its block is ignored.",
-        bad=Example({**_LLAMA, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0,
+        bad=Example({**LLAMA_128K, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0,
                                                 "original_max_position_embeddings": 8192}}),
-        good=Example({**_LLAMA, "max_position_embeddings": 8192,
+        good=Example({**LLAMA_128K, "max_position_embeddings": 8192,
                       "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
         source="transformers 5.24 modeling_rope_utils.py, dynamic_frequency_update",
         look=_ignored_original,
@@ -324,9 +284,9 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="max_position_embeddings is the length after stretching in some files and the "
         "length before it in others. Tools that stretch once more go wrong in one of the cases.",
-        bad=Example({**_LLAMA, "max_position_embeddings": 16384,
+        bad=Example({**LLAMA_128K, "max_position_embeddings": 16384,
                      "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
-        good=Example({**_LLAMA, "max_position_embeddings": 16384,
+        good=Example({**LLAMA_128K, "max_position_embeddings": 16384,
                       "rope_scaling": {"rope_type": "linear", "factor": 4.0,
                                        "original_max_position_embeddings": 4096}}),
         source="configs of Vicuna 16k and Chinese-Alpaca-2 16k",
@@ -338,8 +298,8 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="max_position_embeddings within rope_scaling or rope_parameters is read by no "
         "program; the one outside counts. Ministral 3's released files have both.",
-        bad=Example({**_LLAMA, "rope_scaling": {**_LLAMA3, "max_position_embeddings": 131072}}),
-        good=Example({**_LLAMA, "rope_scaling": _LLAMA3}),
+        bad=Example({**LLAMA_128K, "rope_scaling": {**_LLAMA3, "max_position_embeddings": 131072}}),
+        good=Example({**LLAMA_128K, "rope_scaling": _LLAMA3}),
         source="transformers 5.24 modeling_rope_utils.py",
         look=_length_inside,
     ),
@@ -352,12 +312,12 @@ RULES: tuple[Rule, ...] = (
         bad=Example({"model_type": "phi3", "hidden_size": 64, "num_attention_heads": 8,
                      "num_hidden_layers": 2, "max_position_embeddings": 4096,
                      "original_max_position_embeddings": 4096, "rope_theta": 10000.0,
-                     "rope_scaling": {"type": "longrope", "long_factor": [1.0, 2.0, 3.0, 4.0],
+                     "rope_scaling": {"type": "longrope", "long_factor": [1.0, 4.0, 16.0, 64.0],
                                       "short_factor": [1.0] * 4}}),
         good=Example({"model_type": "phi3", "hidden_size": 64, "num_attention_heads": 8,
                       "num_hidden_layers": 2, "max_position_embeddings": 131072,
                       "original_max_position_embeddings": 4096, "rope_theta": 10000.0,
-                      "rope_scaling": {"type": "longrope", "long_factor": [1.0, 2.0, 3.0, 4.0],
+                      "rope_scaling": {"type": "longrope", "long_factor": [1.0, 4.0, 16.0, 64.0],
                                        "short_factor": [1.0] * 4}}),
         source="the code of Phi-3; LongRoPE, arXiv 2402.13753",
         look=_longrope_ratio,

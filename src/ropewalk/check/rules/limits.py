@@ -6,16 +6,8 @@ from collections.abc import Iterator
 
 from ..rule import Example, Rule, Seen
 from ..subject import Subject, number_in
-from .lengths import stated_key
-
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 131072,
-    "rope_theta": 500000.0,
-}
+from .samples import LLAMA_128K
+from .stated import stated_key
 
 
 def _dual_chunk(subject: Subject) -> Iterator[Seen]:
@@ -67,10 +59,10 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="Dual chunk attention maps positions into chunks of the trained length. "
         "Without it the same file claims a length that plain rope was not trained for.",
-        bad=Example({**_LLAMA, "max_position_embeddings": 1010000,
+        bad=Example({**LLAMA_128K, "max_position_embeddings": 1010000,
                      "dual_chunk_attention_config": {"chunk_size": 262144, "local_size": 8192,
                                                      "original_max_position_embeddings": 262144}}),
-        good=Example({**_LLAMA, "max_position_embeddings": 262144}),
+        good=Example({**LLAMA_128K, "max_position_embeddings": 262144}),
         source="the released configs of Qwen2.5-7B-Instruct-1M",
         look=_dual_chunk,
     ),
@@ -95,9 +87,9 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="A draft head that meets positions past its own training proposes tokens that "
         "are all rejected: decoding is then slower than without it.",
-        bad=Example({**_LLAMA, "architectures": ["LlamaForCausalLMEagle3"],
+        bad=Example({**LLAMA_128K, "architectures": ["LlamaForCausalLMEagle3"],
                      "max_position_embeddings": 2048}),
-        good=Example({**_LLAMA, "architectures": ["LlamaForCausalLMEagle3"]}),
+        good=Example({**LLAMA_128K, "architectures": ["LlamaForCausalLMEagle3"]}),
         source="sgl-project/sglang#6783",
         look=_draft,
     ),

@@ -11,15 +11,8 @@ from typing import Any
 from ...models import json_text
 from ..rule import Example, Rule, Seen
 from ..subject import Subject
+from .samples import LLAMA_SMALL
 
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 4096,
-    "rope_theta": 10000.0,
-}
 _STORED = re.compile(r"(^|\.)(rotary_emb|rotary_embeddings|rope)\.(inv_freq|freqs|freqs_cis)$")
 _HALF = ("F16", "BF16", "F8_E4M3", "F8_E5M2")
 _LARGEST_HEADER = 64 * 2**20
@@ -79,7 +72,7 @@ RULES: tuple[Rule, ...] = (
         explanation="Old checkpoints carry inv_freq as a buffer, often cast to 16 bits. Loaded, "
         "it replaces the right one or fails a strict load.",
         bad=Example(
-            _LLAMA,
+            LLAMA_SMALL,
             {
                 "model.layers.0.self_attn.rotary_emb.inv_freq": (
                     "F16",
@@ -87,7 +80,7 @@ RULES: tuple[Rule, ...] = (
                 )
             },
         ),
-        good=Example(_LLAMA, {"model.norm.weight": ("F16", (1.0, 1.0))}),
+        good=Example(LLAMA_SMALL, {"model.norm.weight": ("F16", (1.0, 1.0))}),
         source="EleutherAI/gpt-neox PR 1168; huggingface/transformers#25681",
         look=_stored_frequencies,
     ),

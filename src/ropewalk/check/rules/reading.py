@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from ...models.families import FAMILIES, WITHOUT_ROPE, WRAPPERS
 from ..rule import Example, Rule, Seen
 from ..subject import Subject
+from .samples import LLAMA
 
 _FALCON = {
     "model_type": "falcon",
@@ -15,14 +16,6 @@ _FALCON = {
     "num_attention_heads": 71,
     "num_hidden_layers": 32,
     "max_position_embeddings": 2048,
-    "rope_theta": 10000.0,
-}
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 4096,
     "rope_theta": 10000.0,
 }
 # hidden size and heads of the Falcons that rotate; falcon-rw has ALiBi.
@@ -168,8 +161,8 @@ RULES: tuple[Rule, ...] = (
         severity="note",
         explanation="Some engines choose the code by model_type, others by architectures. The "
         "defaults of the two, for keys that the file leaves out, may differ.",
-        bad=Example({**_LLAMA, "model_type": "phi3", "architectures": ["LlamaForCausalLM"]}),
-        good=Example({**_LLAMA, "architectures": ["LlamaForCausalLM"]}),
+        bad=Example({**LLAMA, "model_type": "phi3", "architectures": ["LlamaForCausalLM"]}),
+        good=Example({**LLAMA, "architectures": ["LlamaForCausalLM"]}),
         source="draft models for speculative decoding (sgl-project/SpecForge)",
         look=_classes_disagree,
     ),
@@ -195,7 +188,7 @@ RULES: tuple[Rule, ...] = (
         explanation="A commented key does not count: the program's default takes its place, "
         "for a base usually 10000.",
         bad=Example('"Mistral-7B": {"dim": 4096, "n_heads": 32, # "rope_theta": 1000000.0, }'),
-        good=Example(_LLAMA),
+        good=Example(LLAMA),
         source="presets of ports of Mistral 7B",
         look=_commented,
     ),
@@ -235,7 +228,7 @@ RULES: tuple[Rule, ...] = (
         explanation="The file is of no format that is known here, but names its positions, and "
         "they are not rotary.",
         bad=Example({"position_embed": "alibi"}),
-        good=Example({**_LLAMA}),
+        good=Example({**LLAMA}),
         source="MosaicBERT",
         look=_undeclared_alibi,
     ),

@@ -11,17 +11,11 @@ import re
 from collections.abc import Callable, Iterator
 
 from ...errors import InputError
+from ...scaling.base import is_number
 from ..rule import Example, Rule, Seen
-from ..subject import Subject
+from ..subject import Subject, kind_of
+from .samples import LLAMA
 
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 4096,
-    "rope_theta": 10000.0,
-}
 _NO_ROPE = "there is no rope in it"
 _INERT = "if the model has rotary embeddings"
 
@@ -58,6 +52,8 @@ _KINDS: dict[str, Callable[[InputError], bool]] = {
     "unknown": _kind("is not known here|not described here", "fix"),
     "family": _kind("family that is not in the table|architecture that is not", "found"),
     "spelling": _kind("did you mean", "fix"),
+    "unknown key": _kind("^an unknown key", "found"),
+    "unknown name": _kind("^correct the name$", "fix"),
     "twice": _kind("same value under both|each key once|the flag once", "expected"),
     "two values": _kind("^one of the two|the settings of one program", "expected"),
     "not taken": _kind("turns all lanes|refuses every scaling", "expected"),
@@ -75,7 +71,8 @@ _KINDS: dict[str, Callable[[InputError], bool]] = {
     ),
     "no other": _kind("has no other$", "fix"),
     "value": _kind(
-        "number|an object|whole|a share|true or false|at most \\d|a length|a list|a string",
+        "number|an object|a JSON object|whole|a share|true or false|at most \\d|a length|a list|"
+        "a string",
         "expected",
     ),
 }
@@ -103,8 +100,77 @@ def _of_kind(*kinds: str) -> Callable[[Subject], Iterator[Seen]]:
     return look
 
 
+def _no_rope(subject: Subject) -> Iterator[Seen]:
+    """A model without a rope: what it has instead is all there is to say."""
+    for seen in _of_kind("none", "alibi or rope")(subject):
+        has = seen.found.partition(", which has ")[2]
+        if not has:
+            yield seen
+            continue
+        yield Seen(seen.where, seen.found, f"nothing to check: {has}", "nothing", refusal=True)
+
+
+_NUMBERS = ("rope_theta", "max_position_embeddings", "partial_rotary_factor")
+_FLAT_NUMBERS = ("rope_theta", "rope_base", "max_seq_len", "dim", "n_heads", "n_layers")
+_LISTS = ("layer_types", "no_rope_layers")
+
+
+def _wrong_value(subject: Subject) -> Iterator[Seen]:
+    yield from _of_kind("value", "no other", "not taken")(subject)
+    for key in _NUMBERS:
+        value = subject.overrides.get(key)
+        if value is not None and not is_number(value):
+            yield Seen(f"override: {key}", repr(value), "a number", "correct the override")
+    for key in _LISTS if subject.is_config else ():
+        value = subject.part.get(key)
+        if value is not None and not isinstance(value, list):
+            yield Seen(
+                f"{subject.prefix}{key}",
+                repr(value)[:60],
+                "a list, one entry per layer",
+                "take the list from the model's own config",
+            )
+    # A program reads a text in JSON as a text; on a command line everything is one.
+    in_json = subject.place is not None and subject.place.suffix == ".json"
+    for key in _FLAT_NUMBERS if in_json and not subject.is_config else ():
+        value = subject.values.get(key)
+        if isinstance(value, str):
+            yield Seen(key, repr(value)[:60], "a number, without quotes", "remove the quotes")
+
+
+_NEEDED = {"yarn": ("factor",), "linear": ("factor",), "dynamic": ("factor",),
+           "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+           "longrope": ("long_factor", "short_factor")}  # fmt: skip
+
+
+def _missing(subject: Subject) -> Iterator[Seen]:
+    yield from _of_kind("missing")(subject)
+    for note in subject.notes():
+        if note.split(" ")[0].endswith(".factor") and "is missing; derived" in note:
+            yield Seen(
+                f"{subject.prefix}{note.split(' ')[0]}",
+                "nothing",
+                f"{note.partition('; derived ')[2]}: transformers derives it, other programs "
+                "refuse the block or do not stretch",
+                "write the factor down",
+                severity="warning",
+            )
+    for path, block in subject.blocks():
+        if not path.startswith("override") or subject.refusal is not None:
+            continue  # The reader looks at the others, and has said what is wrong.
+        kind = kind_of(block) or ""
+        for key in _NEEDED.get(kind, ()):
+            if block.get(key) is None:
+                yield Seen(
+                    f"{path}.{key}",
+                    "nothing",
+                    f"{key}, which {kind} scaling needs",
+                    "add it to the override",
+                )
+
+
 def _with(**changed: object) -> Example:
-    return Example({**_LLAMA, **changed})
+    return Example({**LLAMA, **changed})
 
 
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
@@ -126,7 +192,7 @@ RULES: tuple[Rule, ...] = (
         bad=Example({"model_type": "bloom", "n_embed": 2048, "n_layer": 2}),
         good=_with(),
         source="transformers 5.24: the families' model code",
-        look=_of_kind("none", "alibi or rope"),
+        look=_no_rope,
     ),
     Rule(
         code="RW003",
@@ -155,7 +221,7 @@ RULES: tuple[Rule, ...] = (
         bad=_with(rope_scaling={"rope_type": "yarn", "fctor": 4.0}),
         good=_with(rope_scaling=_YARN),
         source="huggingface/transformers PR 42189; vllm-project/vllm --hf-overrides",
-        look=_of_kind("spelling", "case"),
+        look=_of_kind("spelling", "case", "unknown key", "unknown name"),
     ),
     Rule(
         code="RW402",
@@ -177,7 +243,7 @@ RULES: tuple[Rule, ...] = (
         bad=_with(rope_scaling={"rope_type": "linear"}),
         good=_with(rope_scaling={"rope_type": "linear", "factor": 4.0}),
         source="transformers 5.24 modeling_rope_utils.py",
-        look=_of_kind("missing"),
+        look=_missing,
     ),
     Rule(
         code="RW404",
@@ -188,7 +254,7 @@ RULES: tuple[Rule, ...] = (
         bad=_with(rope_scaling={"rope_type": "linear", "factor": "4.0x"}),
         good=_with(rope_scaling={"rope_type": "linear", "factor": 4.0}),
         source="the formulas of the scalings",
-        look=_of_kind("value", "no other", "not taken"),
+        look=_wrong_value,
     ),
     Rule(
         code="RW405",
@@ -218,10 +284,10 @@ RULES: tuple[Rule, ...] = (
         severity="error",
         explanation="Lanes turn in pairs. An odd share of a head leaves a lane over: tables and "
         "lanes then have different widths. A share above 1 or lanes beyond the head do not exist.",
-        bad=Example({**_LLAMA, "model_type": "gpt_neox", "hidden_size": 32,
+        bad=Example({**LLAMA, "model_type": "gpt_neox", "hidden_size": 32,
                      "num_attention_heads": 8, "rotary_pct": 0.75, "rope_theta": None,
                      "rotary_emb_base": 10000}),
-        good=Example({**_LLAMA, "model_type": "gpt_neox", "hidden_size": 32,
+        good=Example({**LLAMA, "model_type": "gpt_neox", "hidden_size": 32,
                       "num_attention_heads": 8, "rotary_pct": 0.5, "rope_theta": None,
                       "rotary_emb_base": 10000}),
         source="huggingface/transformers#35233; lucidrains/rotary-embedding-torch#45",
@@ -244,9 +310,9 @@ RULES: tuple[Rule, ...] = (
         severity="error",
         explanation="LongRoPE and llama3 tensors hold one divisor per plane: rotary_dim / 2, "
         "where rotary_dim already counts the partial rotary factor.",
-        bad=Example({**_LLAMA, "hidden_size": 64, "num_attention_heads": 4,
+        bad=Example({**LLAMA, "hidden_size": 64, "num_attention_heads": 4,
                      "rope_scaling": _LONG}),
-        good=Example({**_LLAMA, "hidden_size": 32, "num_attention_heads": 4,
+        good=Example({**LLAMA, "hidden_size": 32, "num_attention_heads": 4,
                       "rope_scaling": _LONG}),
         source="apache/tvm PR 18102 and 18520; LongRoPE, arXiv 2402.13753",
         look=_of_kind("divisors"),
@@ -256,8 +322,8 @@ RULES: tuple[Rule, ...] = (
         title="per-layer list does not fit the number of layers",
         severity="error",
         explanation="Lists such as layer_types and no_rope_layers have one entry for each layer.",
-        bad=Example({**_LLAMA, "model_type": "qwen3", "layer_types": ["full_attention"] * 3}),
-        good=Example({**_LLAMA, "model_type": "qwen3", "layer_types": ["full_attention"] * 2}),
+        bad=Example({**LLAMA, "model_type": "qwen3", "layer_types": ["full_attention"] * 3}),
+        good=Example({**LLAMA, "model_type": "qwen3", "layer_types": ["full_attention"] * 2}),
         source="transformers 5.24: layer_type_validation",
         look=_of_kind("lists"),
     ),
@@ -267,10 +333,10 @@ RULES: tuple[Rule, ...] = (
         severity="error",
         explanation="A model with several layer types has one block for each type that rotates, "
         "and nothing beside these blocks.",
-        bad=Example({**_LLAMA, "model_type": "gemma3_text", "rope_theta": None,
+        bad=Example({**LLAMA, "model_type": "gemma3_text", "rope_theta": None,
                      "rope_parameters": {"sliding_attention": {"rope_type": "default"},
                                          "rope_theta": 1000000.0}}),
-        good=Example({**_LLAMA, "model_type": "gemma3_text", "rope_theta": None,
+        good=Example({**LLAMA, "model_type": "gemma3_text", "rope_theta": None,
                       "rope_parameters": {
                           "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
                           "full_attention": {"rope_type": "default", "rope_theta": 1e6}}}),

@@ -2,61 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ...scaling import Plain
 from ..rule import Example, Rule, Seen
-from ..subject import Subject, number_in
+from ..subject import Subject
+from .released_models import RELEASED, Released
 
-
-@dataclass(frozen=True)
-class Released:
-    """One released model: layers, hidden size, query heads, key heads, and its positions.
-
-    ``length`` 0 is not compared; ``scaling`` is None where it has none; ``families`` are model
-    types. ``rotary_dim`` and ``beta_fast`` are compared where given; ``every`` n-th has no rope.
-    """
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    theta: float
-    length: int
-    scaling: str | None = None
-    families: tuple[str, ...] = ()
-    latent: bool = False
-    rotary_dim: int | None = None
-    beta_fast: float | None = None
-    every: int | None = None
-
-
-# From the released configs; sizes that many trainings share are left out unless all are here.
-_LLAMA, _LLAMA4, _PHI = ("llama", "mllama"), ("llama4", "llama4_text"), ("phi3", "phi3_v")
-_GPT_OSS, _KIMI = ("gpt_oss",), ("deepseek_v3", "kimi_k2")
-RELEASED: tuple[Released, ...] = (
-    Released("Llama 2 13B", 40, 5120, 40, 40, 1e4, 4096, families=_LLAMA),
-    Released("Llama 13B", 40, 5120, 40, 40, 1e4, 2048, families=_LLAMA),
-    Released("Code Llama 13B", 40, 5120, 40, 40, 1e6, 16384, families=_LLAMA),
-    Released("Llama 2 70B", 80, 8192, 64, 8, 1e4, 4096, families=_LLAMA),
-    Released("Code Llama 70B", 80, 8192, 64, 8, 1e6, 16384, families=_LLAMA),
-    Released("Llama 3 70B", 80, 8192, 64, 8, 5e5, 8192, families=_LLAMA),
-    Released("Llama 3.1 and 3.3 70B", 80, 8192, 64, 8, 5e5, 131072, "llama3", families=_LLAMA),
-    Released("Qwen2.5 72B", 80, 8192, 64, 8, 1e6, 32768, families=("qwen2",)),
-    Released("Qwen2.5 72B base", 80, 8192, 64, 8, 1e6, 131072, families=("qwen2",)),
-    Released("Phi-3-mini-4k", 32, 3072, 32, 32, 1e4, 4096, families=_PHI),
-    Released("Phi-3-mini-128k and Phi-3.5", 32, 3072, 32, 32, 1e4, 131072, "longrope", _PHI),
-    Released("Phi-4-mini", 32, 3072, 24, 8, 1e4, 131072, "longrope", _PHI, rotary_dim=96),
-    Released("Llama 4 Scout", 48, 5120, 40, 8, 5e5, 0, "llama3", _LLAMA4, every=4),
-    Released("Llama 4 Maverick", 48, 5120, 40, 8, 5e5, 0, None, _LLAMA4, every=4),
-    Released("gpt-oss-20b", 24, 2880, 64, 8, 150000.0, 131072, "yarn", _GPT_OSS),
-    Released("gpt-oss-120b", 36, 2880, 64, 8, 150000.0, 131072, "yarn", _GPT_OSS),
-    Released("Kimi K2", 61, 7168, 64, 64, 5e4, 131072, "yarn", _KIMI, latent=True, beta_fast=1.0),
-)
-_ORIGINAL = "original_max_position_embeddings"
+# Fewer are a model cut down for a test.
+_FEW_LAYERS = 4
 _LLAMA3_LENGTH, _LLAMA3_BASE = 131072, 500000.0
 # Their stated length is that of the training at hand.
 _TRAINING = ("megatron", "gpt-neox", "nanotron", "training", "maxtext")
@@ -77,6 +31,8 @@ def _same_size(subject: Subject) -> list[Released]:
         )  # fmt: skip
         number = None if found is None else int(found[1])
     latent = plan.rope.rotary_offset > 0
+    # Sizes that the file leaves to its class tell no model.
+    given = not subject.is_config or None not in map(subject.whole, ("hidden_size", "layers"))
     kv_unknown = plan.sources.get("kv_heads") is None or (
         plan.sources["kv_heads"].source.startswith("derived") and not subject.is_config
     )
@@ -87,7 +43,8 @@ def _same_size(subject: Subject) -> list[Released]:
         and (item.latent or item.kv_heads == plan.kv_heads or kv_unknown)
         and item.latent == latent
         and (told is None or told in item.families)
-        and item.rotary_dim in (None, plan.rope.rotary_dim)
+        and (given or not item.loose)
+        and (item.loose or item.rotary_dim in (None, plan.rope.rotary_dim))
     ]
 
 
@@ -95,53 +52,128 @@ def _mixture(subject: Subject) -> Iterator[Seen]:
     plan, models = subject.plan, _same_size(subject)
     if plan is None or plan.rope is None or not models:
         return
-    theta, stated, scaling = plan.rope.theta, plan.stated_length, plan.rope.scaling.kind
-    scaled = None if isinstance(plan.rope.scaling, Plain) else scaling
+    theta, stated = plan.rope.theta, plan.stated_length
+    kind = None if isinstance(plan.rope.scaling, Plain) else plan.rope.scaling.kind
+    loose = all(item.loose for item in models)
+    if loose and subject.is_gguf:
+        return  # Its tensors say more than its keys.
     same_base = [item for item in models if item.theta == theta]
+    if loose and not same_base and theta > min(item.theta for item in models):
+        # Trained further with a larger base: its lanes are still those.
+        yield from _other_lanes(subject, models)
+        return
+    if loose and not same_base and not subject.is_config:
+        return  # Other families have the same sizes.
+    exact = [] if loose else same_base or models
+    short = bool(exact) and stated is not None and all(stated < item.length for item in exact)
+    if plan.format in _TRAINING:
+        short = short and any(stated == item.length for item in models)
+    if same_base:
+        yield from _other_details(subject, same_base)
+    if not same_base:
+        where, found = "rope_theta", f"base {theta:.15g}"
+    elif short:
+        where, found = _length_key(subject), f"base {theta:.15g} with {stated} tokens"
+    elif _other_scaling(subject, same_base, kind, stated):
+        where, found = "rope_scaling", f"base {theta:.15g}, {kind or 'no scaling'}"
+    else:
+        return
     known = "; ".join(
         f"{item.name}: base {item.theta:g}, {f'{item.length} tokens, ' if item.length else ''}"
         f"{'no scaling' if item.scaling is None else item.scaling}"
         for item in models
     )
-    short = stated is not None and all(stated < item.length for item in (same_base or models))
-    if plan.format in _TRAINING:
-        short = short and any(stated == item.length for item in models)
-    if same_base:
-        yield from _other_details(subject, same_base)
-    lost = (
-        stated is None
-        and plan.format in _PARAMS
-        and scaled is None
-        and any(item.scaling is not None for item in same_base)
-    )
-    alike = scaled is not None or any(item.scaling == scaled for item in same_base)
-    if same_base and alike and not short and not lost:
-        return
-    if not same_base:
-        found = f"base {theta:.15g}"
-    elif short:
-        found = f"base {theta:.15g} with {stated} tokens"
-    else:
-        found = f"base {theta:.15g}, no scaling"
     yield Seen(
-        "rope_theta" if not same_base else _length_key(subject) if short else "rope_scaling",
+        where,
         f"{found}, in a model of {len(plan.layers)} layers and {plan.heads} heads",
         f"the positions of a released model of this size ({known}); assumed: it is one of them",
         "restore the released values, unless the model was trained with its own",
     )
 
 
+def _other_scaling(
+    subject: Subject, models: list[Released], kind: str | None, stated: int | None
+) -> bool:
+    """Tell whether a scaling that the released models were trained with is gone or another."""
+    plan = subject.plan
+    unsaid = stated is None and plan is not None and plan.format in _PARAMS
+    # Llama 3's own files have no switch; those of 3.1 and later do.
+    unsaid = unsaid and (models[0].theta != _LLAMA3_BASE or "use_scaled_rope" in subject.values)
+    if kind is None and unsaid and any(item.scaling is not None for item in models):
+        return True
+    if kind == "llama3" and all(item.scaling != kind for item in models):
+        return True  # Nobody stretches a model by it without training.
+    if not all(item.loose for item in models):
+        return kind is None and all(item.scaling is not None for item in models)
+    # Others extend unscaled models; a length that only a scaled one has tells which it is.
+    named = [item for item in models if item.length == stated] or models
+    return all(item.scaling not in (None, kind) for item in named)
+
+
+def _fewer_layers(subject: Subject) -> Iterator[Seen]:
+    plan, hidden = subject.plan, subject.whole("hidden_size")
+    if plan is None or not subject.is_config:
+        return
+    width = (hidden, plan.heads, plan.kv_heads)
+    models = [
+        item
+        for item in RELEASED
+        if (item.hidden, item.heads, item.kv_heads) == width and plan.model_type in item.families
+    ]
+    count = len(plan.layers)
+    if models and _FEW_LAYERS < count < min(item.layers for item in models):
+        yield Seen(
+            f"{subject.prefix}num_hidden_layers",
+            f"{count}",
+            f"{models[0].layers}, as {models[0].name} of this width has; assumed: it is that model",
+            "nothing, if layers were cut on purpose: positions are the same in each",
+            severity="note",
+        )
+
+
+def _other_lanes(subject: Subject, models: list[Released]) -> Iterator[Seen]:
+    plan, lanes = subject.plan, {item.rotary_dim for item in models}
+    if plan is None or plan.rope is None or None in lanes or plan.rope.rotary_dim in lanes:
+        return
+    share = subject.get("partial") is not None or plan.rope.rotary_dim < plan.rope.head_dim
+    yield Seen(
+        f"{subject.prefix}{'partial_rotary_factor' if share else 'head_dim'}",
+        f"{plan.rope.rotary_dim} rotated lanes of a head of {plan.rope.head_dim}",
+        f"{models[0].rotary_dim}, as {models[0].name} has; assumed: it is that model",
+        "restore head_dim and the rotated share of the released config",
+    )
+
+
 def _other_details(subject: Subject, models: list[Released]) -> Iterator[Seen]:
-    """Layers without rope, and where YaRN's ramp begins."""
+    """Layers without rope, and the numbers of the scaling."""
     plan = subject.plan
     if plan is None or plan.rope is None:
         return
+    assumed = f"as {models[0].name} has; assumed: it is that model"
+    yield from _other_lanes(subject, models)
+    scaling = plan.rope.scaling
+    factors = {item.factor for item in models if item.scaling == scaling.kind}
+    if factors and None not in factors and scaling.stretch not in factors:
+        yield Seen(
+            "factor",
+            f"{scaling.kind} with factor {scaling.stretch:g}",
+            f"{models[-1].factor:g}, as {models[-1].name} has; assumed: it is that model",
+            "restore the factor of the released config",
+        )
+    multiplied = any(layer.softmax_multiplier != 1 for layer in plan.layers)
+    if all(item.softmax for item in models) and scaling.kind == "yarn" and not multiplied:
+        yield Seen(
+            "mscale_all_dim",
+            "nothing, and so no multiplier of the softmax",
+            f"the multiplier, {assumed}",
+            "restore mscale and mscale_all_dim of the released config",
+        )
     every = {item.every for item in models}
     if None not in every and all(layer.rope is not None for layer in plan.layers):
         yield Seen(
             "layers without rope",
             f"none of {len(plan.layers)}",
-            f"every {models[0].every}th, as {models[0].name} has; assumed: it is that model",
+            f"every {models[0].every}th, {assumed}",
             "name the layers without rope (Megatron: --no-rope-freq)",
         )
     fast, found = models[0].beta_fast, getattr(plan.rope.scaling, "beta_fast", None)
@@ -149,7 +181,7 @@ def _other_details(subject: Subject, models: list[Released]) -> Iterator[Seen]:
         yield Seen(
             "beta_fast",
             f"{found:g}",
-            f"{fast:g}, as {models[0].name} has; assumed: it is that model",
+            f"{fast:g}, {assumed}",
             "write beta_fast down: the default of the program is another",
         )
 
@@ -227,81 +259,6 @@ def _length_lost(subject: Subject) -> Iterator[Seen]:
         )
 
 
-_NAMES: tuple[tuple[re.Pattern[str], str, str], ...] = (
-    (re.compile(r"llama-?3\.[123]", re.I), "llama3", "its own llama3 scaling, up to 131072"),
-    (re.compile(r"gpt-oss", re.I), "yarn 32", "its own YaRN, factor 32 over 4096, base 150000"),
-    (re.compile(r"deepseek-(v2|v3|r1)\b(?!.*(distill|qwen|llama))", re.I), "yarn 40",
-     "its own YaRN, factor 40 over 4096, with mscale"),
-    (re.compile(r"kimi-k2", re.I), "yarn", "its own YaRN, with mscale"),
-    (re.compile(r"phi-?3(\.5)?-.*128k|phi-?3\.5|phi-?4-mini", re.I), "longrope",
-     "its own LongRoPE lists"),
-)  # fmt: skip
-
-
-_NATIVE: tuple[tuple[re.Pattern[str], int], ...] = (
-    (re.compile(r"qwen3-\d+(\.\d+)?b(?!.*(2507|instruct))", re.I), 32768),
-    (re.compile(r"qwen2\.5-\d+(\.\d+)?b(?!.*1m)", re.I), 32768),
-    (re.compile(r"qwen3-(next|coder)|qwen3\.[56]|qwen3-.*2507", re.I), 262144),
-)
-
-
-def _other_original(subject: Subject) -> Iterator[Seen]:
-    settings = subject.settings
-    if settings is None or settings.model is None:
-        return
-    given = [
-        (f"{path}.original_max_position_embeddings", number_in(block, _ORIGINAL))
-        for path, block in subject.blocks()
-        if path.startswith("override")
-    ]
-    given.append(("--yarn-orig-ctx", settings.value("original")))
-    for where, original in given:
-        native = next((n for pattern, n in _NATIVE if pattern.search(settings.model)), None)
-        if original is not None and native is not None and original != native:
-            yield Seen(
-                where,
-                f"{original:.0f} for {settings.model}",
-                f"{native}, the length that it was trained on (its max_position_embeddings leaves "
-                "room for the answer); told by the name",
-                f"write {native}",
-            )
-
-
-def _replaced(subject: Subject) -> Iterator[Seen]:
-    settings = subject.settings
-    if settings is None or settings.model is None or settings.overrides is None:
-        return
-    for path, block in subject.blocks():
-        if not path.startswith("override"):
-            continue
-        kind = str(block.get("rope_type", block.get("type")))
-        for pattern, own, words in _NAMES:
-            if not pattern.search(settings.model):
-                continue
-            factor = own.split(" ")[1:]
-            same = kind == own.split(" ")[0] and (
-                not factor or str(block.get("factor", "")).removesuffix(".0") == factor[0]
-            )
-            if not same:
-                yield Seen(
-                    path,
-                    f"{kind} for {settings.model}",
-                    f"no override: the model brings {words}, which this replaces",
-                    "remove the override; the trained scaling is lost with it",
-                )
-
-
-def _spoken(subject: Subject) -> Iterator[Seen]:
-    for note in subject.notes():
-        if note.startswith("the override replaces the model's own scaling"):
-            yield Seen(
-                "rope_scaling",
-                note.removeprefix("the override replaces "),
-                "the scaling that the model was trained with",
-                "remove the override, unless the model is trained with it",
-            )
-
-
 _SIZE = {
     "model_type": "llama",
     "hidden_size": 8192,
@@ -321,7 +278,9 @@ RULES: tuple[Rule, ...] = (
         bad=Example({**_SIZE, "max_position_embeddings": 4096, "rope_theta": 1000000.0}),
         good=Example({**_SIZE, "max_position_embeddings": 4096, "rope_theta": 10000.0}),
         source="released configs; EleutherAI/gpt-neox configs/llama2/70B.yml",
-        look=_mixture,
+        look=lambda subject: (
+            item for part in (_mixture, _fewer_layers) for item in part(subject)
+        ),
     ),
     Rule(
         code="RW121",
@@ -364,37 +323,5 @@ RULES: tuple[Rule, ...] = (
                       "sliding_window": None, "max_position_embeddings": 32768}),
         source="released configs of Mistral 7B; Lightning-AI/litgpt config.py (Mathstral)",
         look=_other_window,
-    ),
-    Rule(
-        code="RW124",
-        title="original length is not the model's",
-        severity="warning",
-        explanation="YaRN's bands are measured from the length of training. The stated length of "
-        "the config may be longer than that. Told by the name of the model in the command.",
-        bad=Example("vllm serve Qwen/Qwen3-8B --max-model-len 131072 --hf-overrides "
-                    "'{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
-                    "\"original_max_position_embeddings\": 40960}}'"),
-        good=Example("vllm serve Qwen/Qwen3-8B --max-model-len 131072 --hf-overrides "
-                     "'{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
-                     "\"original_max_position_embeddings\": 32768}}'"),
-        source="the model cards of Qwen2.5 and Qwen3",
-        look=_other_original,
-    ),
-    Rule(
-        code="RW705",
-        title="override replaces the model's own scaling",
-        severity="warning",
-        explanation="The model was trained with its own scaling. Another one in its place changes "
-        "every frequency of texts that the model took as they were.",
-        bad=Example("vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 120000 "
-                    "--hf-overrides '{\"rope_scaling\": {\"rope_type\": \"dynamic\", "
-                    "\"factor\": 8.0}}'"),
-        good=Example("vllm serve Qwen/Qwen3-8B --max-model-len 65536 --hf-overrides "
-                     "'{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2.0, "
-                     "\"original_max_position_embeddings\": 32768}}'"),
-        source="vllm-project/vllm#10537",
-        look=lambda subject: (
-            item for part in (_replaced, _spoken) for item in part(subject)
-        ),
     ),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import InputError
+from ...models.pairing_note import NOTE, disagreement, noted_pairing
 from ..rule import Example, Rule, Seen
 from ..subject import Subject
 
@@ -49,30 +50,44 @@ def _pairing(subject: Subject) -> Iterator[Seen]:
         return
     from ...convert.pairing import weights_agree
 
-    found = weights_agree(model)
+    found = weights_agree(model, subject.header)
     if found is None:
         return
     best = max(found.contrasts, key=lambda c: c.z)
     yield Seen(
         "weights of queries and keys",
-        f"{found.found} lanes (p = {best.p:.1g}, {len(found.layers)} layers read)",
+        f"{found.found} lanes (p = {best.p:.1g}, {len(found.layers)} layers read)"
+        if found.found
+        else found.reason,
         f"{found.expected} lanes, as {found.expected_from} means",
         "permute the rows (ropewalk convert MODEL --pairing), or convert from the original again; "
         "see ropewalk pairing",
     )
 
 
-def _multipliers(subject: Subject) -> Iterator[Seen]:
-    if not subject.is_gguf or subject.tensors is None or subject.place is None:
+def _noted(subject: Subject) -> Iterator[Seen]:
+    if subject.place is None or subject.plan is None or subject.kind not in ("gguf", "values"):
         return
-    if "rope_freqs.weight" not in subject.tensors:
-        return
-    from ...models.gguf_header import GGUFHeader
-
     try:
-        with GGUFHeader(subject.place) as header:
-            divisors = header.floats("rope_freqs.weight")
-    except (InputError, OSError):
+        said = disagreement(subject.plan, noted_pairing(subject.place))
+    except InputError as error:
+        yield Seen(NOTE, error.found, error.expected, error.fix)
+        return
+    if said is not None:
+        yield Seen(
+            NOTE,
+            said,
+            "weights for the lanes that the code rotates",
+            "run ropewalk convert MODEL --pairing, or code of your own that rotates these lanes",
+        )
+
+
+def _multipliers(subject: Subject) -> Iterator[Seen]:
+    if subject.header is None:
+        return
+    try:
+        divisors = subject.header.floats("rope_freqs.weight")
+    except InputError:
         return
     if divisors is not None and len(divisors) and divisors.max() <= 1 and divisors.min() < 1:
         yield Seen(
@@ -136,5 +151,17 @@ RULES: tuple[Rule, ...] = (
         good=Example(f"{_PHI}; phi3.rope.scaling.type=longrope", _LONG),
         source="ggml-org/llama.cpp: conversion of phi3",
         look=_missing_lists,
+    ),
+    Rule(
+        code="RW804",
+        title="weights are noted to be for lanes that no engine will rotate",
+        severity="error",
+        explanation="Where no key of a config can say the pairing, ropewalk convert writes it into "
+        "a file beside the weights. Engines do not read that file: they rotate the lanes that "
+        "the family's code rotates, and compute gibberish.",
+        bad=Example(_LLAMA, beside={NOTE: '{"pairing": "adjacent"}'}),
+        good=Example(_LLAMA, beside={NOTE: '{"pairing": "half"}'}),
+        source="ropewalk convert --pairing: docs/pairing.md",
+        look=_noted,
     ),
 )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from ..family import Family, remote
+from ..family import Family, Latent, remote
 from .decoders import FROM_LAYER, NEOX, SWITCHED
-from .latent import DEEPSEEK
 
 # fmt: off
 ROWS: dict[str, Family] = {
     "internlm2": remote("InternLM2", 4096, 32, None, 32, None, 2048),
     "minicpm": remote("MiniCPM", 4096, 32, None, 32, None, 2048),
-    "kimi_k2": remote("Kimi K2", 7168, 64, 64, 61, None, 131072, **DEEPSEEK),
+    # DeepSeek's remote code, which moves lanes in any case and knows no rope_interleave.
+    "kimi_k2": remote(
+        "Kimi K2", 7168, 64, 64, 61, None, 131072, pairing="adjacent", reordered=True,
+        latent=Latent(128, 64, 128),
+    ),
     "baichuan": remote(
         "Baichuan", 4096, 32, None, 32, None, 4096,
         requires={
@@ -34,6 +37,7 @@ ROWS: dict[str, Family] = {
     "qwen": remote(
         "Qwen", 4096, 32, None, 32, 128, 8192, partial=1.0,
         spellings={"head_dim": ("kv_channels",), **NEOX},
+        stepped_ntk="use_dynamic_ntk", log_n="use_logn_attn",
     ),
 }
 # fmt: on

@@ -64,6 +64,7 @@ ROWS: dict[str, Family] = {
         latent=Latent(128, 64, 128),
     ),
     "deepseek_v3": upstream("DeepseekV3Config", 7168, 128, 128, 61, None, 4096, **DEEPSEEK),
+    "sarvam_mla": upstream("SarvamMLAConfig", 4096, 64, 64, 32, None, 4096, **DEEPSEEK),
     "glm4_moe_lite": upstream(
         "Glm4MoeLiteConfig", 2048, 20, 20, 47, None, 202752, pairing="adjacent",
         pairing_switch="rope_interleave", latent=Latent(192, 64, 256),

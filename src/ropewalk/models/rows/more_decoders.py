@@ -23,6 +23,12 @@ _LLAMA3_CWM = {
 # fmt: off
 ROWS: dict[str, Family] = {
     "chameleon": upstream("ChameleonConfig", 4096, 32, 32, 32, None, 4096),
+    "exaone": upstream("ExaoneConfig", 4096, 32, 8, 32, None, 4096, theta=5e5),
+    "internlm3": upstream("InternLM3Config", 4096, 32, 2, 48, 128, 32768),
+    "iquestcoder": upstream("IQuestCoderConfig", 5120, 40, 8, 80, 128, 131072),
+    "sarvam_moe": upstream(
+        "SarvamMoEConfig", 4096, 64, 4, 19, 64, 131072, theta=8e6, partial=1.0
+    ),
     "diffllama": upstream("DiffLlamaConfig", 2048, 32, None, 16, None, 2048),
     "hrm_text": upstream("HrmTextConfig", 1536, 12, None, 128, 128, 2048),
     "hy_v3": upstream("HYV3Config", 4096, 64, 8, 80, 128, 131072, theta=11158840.0),

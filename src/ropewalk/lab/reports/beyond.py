@@ -1,0 +1,172 @@
+"""Study 2: past the trained length, under three protocols side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...show.styles import keywords
+from ..intervals import Mean, mean_of, paired
+from ..results import Found
+from .page import Page, Plot, table
+
+_MEASURE = "beyond"
+_TITLES = {
+    "non-overlapping": "windows side by side",
+    "sliding": "windows overlapping by half",
+    "fixed": "the same last tokens",
+}
+
+
+def page(found: Found) -> Page:
+    """Compare the encodings at every length, and the protocols with each other."""
+    lengths = _lengths(found)
+    sections = {}
+    for protocol in _TITLES:
+        sections[f"Bits per byte: {_TITLES[protocol]} (`{protocol}`)"] = _table(
+            found, protocol, lengths
+        )
+    return Page(
+        plots=[
+            Plot(
+                "protocols",
+                "The same models on the same documents, measured in three ways: mean loss over "
+                "the seeds by length. The dashed line crops to the trained length.",
+                (13.0, 5.0),
+                lambda figure: _draw(figure, found, list(found.study.models)),
+            )
+        ],
+        answers=_answers(found, lengths),
+        sections=sections,
+        protocol=[
+            (
+                f"{_documents(found)} documents of {lengths[-1]:,} bytes, files of the standard "
+                "library's test suite. Windows side by side: every token of the document, with "
+                "nothing to a whole window before it. Overlapping: the second half of the "
+                "document, each token with at least half a window before it. Fixed targets: the "
+                f"same last {_scored(found)} tokens with contexts of each length. `crop`: the "
+                "same with the trained length, whatever the length."
+            ),
+        ],
+    )
+
+
+def _lengths(found: Found) -> list[int]:
+    return [round(m * found.study.length) for m in found.study.measures[0].multiples]
+
+
+def _documents(found: Found) -> int:
+    return len(next(iter(found.measurements.values()))[0].documents)
+
+
+def _scored(found: Found) -> int:
+    return found.study.measures[0].scored
+
+
+def change(found: Found, model: str, protocol: str, length: int) -> Mean | None:
+    """Return bits per byte at a length minus those at the trained length, by seed."""
+    start = found.bits(_MEASURE, model, "none", found.study.length, protocol)
+    end = found.bits(_MEASURE, model, "none", length, protocol)
+    return None if start is None or end is None else paired(end, start)
+
+
+def _answers(found: Found, lengths: list[int]) -> list[str]:
+    trained = found.study.length
+    out = []
+    for multiple in (2, 8):
+        length = multiple * trained
+        if length not in lengths:
+            continue
+        verdicts: dict[str, list[str]] = {"lower": [], "alike": [], "higher": []}
+        for name in found.study.models:
+            difference = change(found, name, "fixed", length)
+            if difference is None:
+                continue
+            kind = "lower" if difference.high < 0 else "higher" if difference.low > 0 else "alike"
+            verdicts[kind].append(f"{name} {difference.text(3, sign=True)}")
+        words = {
+            "lower": "gain from the longer context",
+            "alike": "are not told apart from the trained length",
+            "higher": "lose",
+        }
+        told = "; ".join(f"{words[k]}: {', '.join(v)}" for k, v in verdicts.items() if v)
+        out.append(f"Fixed targets at {multiple}× ({length:,}), bits per byte: {told}.")
+    turned = []
+    for name in found.study.models:
+        for length in lengths[1:]:
+            side = change(found, name, "non-overlapping", length)
+            fixed = change(found, name, "fixed", length)
+            if side and fixed and side.high < 0 and fixed.low > 0:
+                turned.append(
+                    f"{name} at {length:,} ({side.value:+.3f} against {fixed.value:+.3f})"
+                )
+    if turned:
+        out.append(
+            "The protocol turns the conclusion round: windows side by side show a gain where fixed "
+            f"targets show a loss, for {', '.join(turned)}."
+        )
+    flat = []
+    for name in found.study.models:
+        side = change(found, name, "non-overlapping", lengths[-1])
+        fixed = change(found, name, "fixed", lengths[-1])
+        if side and fixed and side.high < 0 and fixed.low <= 0 <= fixed.high:
+            flat.append(f"{name} ({side.value:+.3f} against {fixed.text(3, sign=True)})")
+    if flat:
+        out.append(
+            f"At {lengths[-1]:,} windows side by side show a gain that fixed targets do not "
+            "confirm: fewer tokens stand at the start of a window, and that is all. So for "
+            f"{', '.join(flat)}."
+        )
+    return out
+
+
+def _table(found: Found, protocol: str, lengths: list[int]) -> list[str]:
+    rows = []
+    for name in found.study.models:
+        row = [name]
+        for length in lengths:
+            bits = found.bits(_MEASURE, name, "none", length, protocol)
+            row.append("no position" if bits is None else mean_of(bits).text(3))
+        rows.append(row)
+    heads = [f"{length / found.study.length:g}× ({length:,})" for length in lengths]
+    return table(["model", *heads], rows)
+
+
+def _draw(figure: Any, found: Found, models: list[str]) -> None:
+    lengths = _lengths(found)
+    axes = figure.subplots(1, len(_TITLES), sharey=True)
+    floor = min(
+        mean_of(bits).value
+        for name in models
+        for protocol in _TITLES
+        if (bits := found.bits(_MEASURE, name, "none", found.study.length, protocol))
+    )
+    cap = floor * 2.2
+    for axis, protocol in zip(axes, _TITLES, strict=True):
+        for name in models:
+            points = [
+                (length / found.study.length, mean_of(bits).value)
+                for length in lengths
+                if (bits := found.bits(_MEASURE, name, "none", length, protocol)) is not None
+            ]
+            x, y = zip(*points, strict=True)
+            axis.plot(
+                x, [min(v, cap) for v in y], label=name, markersize=4.5, linewidth=1.2,
+                **keywords(name),
+            )  # fmt: skip
+        cropped = found.bits(_MEASURE, models[0], "crop", lengths[-1], protocol)
+        if cropped is not None:
+            axis.axhline(
+                mean_of(cropped).value, color="#000000", linestyle="--", linewidth=1,
+                label=f"{models[0]}, cropped",
+            )  # fmt: skip
+        axis.set_xscale("log", base=2)
+        axis.set_xticks([n / found.study.length for n in lengths])
+        axis.set_xticklabels([f"{n / found.study.length:g}×" for n in lengths])
+        axis.minorticks_off()
+        axis.grid(axis="y", color="#eeeeee")
+        axis.set_title(_TITLES[protocol], fontsize=10)
+        axis.set_xlabel("length, multiples of the trained length")
+    axes[0].set_ylim(floor * 0.95, cap)
+    axes[0].set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
+    lines, labels = axes[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=7, fontsize=9)

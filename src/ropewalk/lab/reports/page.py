@@ -1,0 +1,127 @@
+"""What every study's page has: the plot first, the answer, the tables, the protocol last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...show.picture import drawing, save
+from ..results import Found
+
+Draw = Callable[[Any], None]
+"""Fills a matplotlib figure."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One picture.
+
+    Attributes:
+        name: of its files, without suffix.
+        caption: what it shows, in one sentence.
+        size: inches.
+        draw: fills the figure.
+    """
+
+    name: str
+    caption: str
+    size: tuple[float, float]
+    draw: Draw
+
+
+@dataclass(frozen=True)
+class Page:
+    """A study's page.
+
+    Attributes:
+        plots: the first one stands at the top.
+        answers: what was found, in whole sentences, the most important first.
+        sections: heading to lines of Markdown.
+        protocol: sentences beside those that every study shares.
+    """
+
+    plots: Sequence[Plot]
+    answers: Sequence[str]
+    sections: dict[str, list[str]]
+    protocol: Sequence[str] = field(default=())
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a Markdown table; all columns but the first are right-aligned."""
+    out = ["| " + " | ".join(heads) + " |"]
+    out.append("| --- |" + " ---: |" * (len(heads) - 1))
+    out += ["| " + " | ".join(row) + " |" for row in rows]
+    return out
+
+
+def protocol(found: Found, more: Sequence[str]) -> list[str]:
+    """Return what was done, from the values that it was done with."""
+    study = found.study
+    shape = study.shape
+    training = next(iter(study.models.values())).training
+    first = next(iter(found.trainings.values()))
+    e = first["environment"]
+    sizes = sorted({r["parameters"] for r in found.trainings.values()})
+    between = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    data = next(iter(study.models.values())).data
+    mix = []
+    if data.recall_share:
+        mix.append(f"{data.recall_share:.0%} of the sequences have key-value lines in the text")
+    if data.copy_share:
+        mix.append(f"{data.copy_share:.1%} repeat random lines")
+    lines = [
+        (
+            f"Byte-level decoders, {shape.layers} layers, width {shape.width}, {shape.heads} heads "
+            f"of {shape.head_dim}, gated feed-forward part of {shape.hidden}: {between} parameters."
+        ),
+        (
+            f"Trained {training.steps:,} steps of {training.batch} sequences of "
+            f"{training.length} bytes ({training.steps * training.batch * training.length:,} "
+            f"bytes) of the standard library's sources, files of the split `train`"
+            + (f"; {', '.join(mix)}" if mix else "")
+            + f". AdamW (0.9, 0.95), weight decay {training.weight_decay}, gradients clipped at 1, "
+            f"rate {training.peak_rate} after {training.warmup} steps, then a cosine to a tenth; "
+            f"one rate for all models. Matrix products in {first['precision'].split('.')[-1]}."
+        ),
+        (
+            f"Seeds {', '.join(map(str, study.seeds))}: with one seed all models see the same "
+            "batches in the same order and start from the same weights, as far as they share them."
+        ),
+        *more,
+        (
+            "Intervals over seeds are 95 % by Student's t; differences and ratios are taken "
+            "seed by seed. With three seeds they are wide: what lies within them is not claimed."
+        ),
+        (
+            f"ropewalk {e['ropewalk']}, Python {e['python']}, torch {e['torch']}, "
+            f"{e['processor']}; {found.seconds() / 3600:.1f} core hours. Data: `results.csv`, "
+            f"the exact configuration of each run: `configs.json`. Repeat with "
+            f"`ropewalk lab run {study.name}`."
+        ),
+    ]
+    return [f"- {line}" for line in lines]
+
+
+def markdown(found: Found, page: Page, pictures: Sequence[str]) -> str:
+    """Return the page's text; ``pictures`` are the paths of the plots beside it."""
+    out = [f"# {found.study.title}", ""]
+    heads = list(zip(page.plots, pictures, strict=True))
+    plot, path = heads[0]
+    out += [f"![{plot.caption}]({path})", "", plot.caption, ""]
+    out += [f"- {sentence}" for sentence in page.answers]
+    for heading, lines in page.sections.items():
+        out += ["", f"## {heading}", "", *lines]
+    for plot, path in heads[1:]:
+        out += ["", f"![{plot.caption}]({path})", "", plot.caption]
+    out += ["", "## Protocol", "", *protocol(found, page.protocol)]
+    return "\n".join(out) + "\n"
+
+
+def draw(plot: Plot, path: Path) -> None:
+    """Write one picture; the suffix gives the format."""
+    with drawing("a study's plots") as figure_class:
+        figure = figure_class(figsize=plot.size, layout="constrained")
+        plot.draw(figure)
+        save(figure, path, dpi=130)

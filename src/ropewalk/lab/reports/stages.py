@@ -1,0 +1,238 @@
+"""Study 3: every way of stretching a trained rope without training, loss and retrieval."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...extend.statistics import wilson
+from ...show.styles import keywords
+from ..intervals import mean_of, paired
+from ..results import Found
+from .page import Page, Plot, table
+
+_MEASURE, _TUNED, _TESTED = "stages", "slopes-held-out", "slopes-test"
+
+
+def page(found: Found) -> Page:
+    """Compare the methods at every length with cropping and with each other."""
+    lengths = _lengths(found)
+    sections = {
+        "Bits per byte on the same last tokens": _bits_table(found, lengths),
+        "Above cropping": _above_table(found, lengths),
+        "Retrieval": _retrieval_table(found, lengths),
+        "Time": _time_table(found, lengths),
+    }
+    if any(m.name == _TUNED for m in found.study.measures):
+        sections["YaRN's temperature, fitted"] = _slopes(found)
+    return Page(
+        plots=[
+            Plot(
+                "stages",
+                "Loss on the same last bytes, and key-value retrieval, by context length: one "
+                "trained model per seed, stretched without training.",
+                (13.0, 5.6),
+                lambda figure: _draw(figure, found),
+            )
+        ],
+        answers=_answers(found, lengths),
+        sections=sections,
+        protocol=[
+            (
+                f"{len(_any(found).documents)} documents of {lengths[-1]:,} bytes of the standard "
+                f"library's test suite; the last {_any(found).scored} bytes are scored. Retrieval: "
+                "a line `#abc=1234` at all depths, the name again at the end; right when all four "
+                "digits are first choices; trials of all seeds together, 95 % Wilson intervals. "
+                "Each method is set to factor = length / trained length. ReRoPE's window is half "
+                "the trained length; Self-Extend keeps a quarter exact and takes the smallest "
+                "group that stays within it; dual chunk attention has chunks of three quarters "
+                "and a local window of a quarter."
+            ),
+        ],
+    )
+
+
+def _any(found: Found) -> Any:
+    return next(m for (name, *_), ms in found.measurements.items() if name == _MEASURE for m in ms)
+
+
+def _model(found: Found) -> str:
+    return next(iter(found.study.models))
+
+
+def _lengths(found: Found) -> list[int]:
+    return list(_any(found).lengths)
+
+
+def _methods(found: Found) -> list[str]:
+    return list(_any(found).methods())
+
+
+def _bits(found: Found, method: str, length: int) -> list[float]:
+    bits = found.bits(_MEASURE, _model(found), method, length)
+    assert bits is not None
+    return bits
+
+
+def _hits(found: Found, method: str, length: int) -> tuple[int, int]:
+    hits = trials = 0
+    for (name, *_), parts in found.measurements.items():
+        for m in parts if name == _MEASURE else ():
+            for cell in m.retrieval:
+                if (cell.method, cell.length) == (method, length):
+                    hits, trials = hits + cell.overall.hits, trials + cell.overall.trials
+    return hits, trials
+
+
+def _heads(found: Found, lengths: list[int]) -> list[str]:
+    return [f"{n / found.study.length:g}× ({n:,})" for n in lengths]
+
+
+def _bits_table(found: Found, lengths: list[int]) -> list[str]:
+    rows = [
+        [name, *(mean_of(_bits(found, name, n)).text(3) for n in lengths)]
+        for name in _methods(found)
+    ]
+    return table(["method", *_heads(found, lengths)], rows)
+
+
+def _above_table(found: Found, lengths: list[int]) -> list[str]:
+    rows = []
+    for name in _methods(found):
+        if name == "crop":
+            continue
+        row = [name]
+        for length in lengths[1:]:
+            d = paired(_bits(found, name, length), _bits(found, "crop", length))
+            row.append(d.text(3, sign=True))
+        rows.append(row)
+    return [
+        "Bits per byte, paired by seed; below zero beats the last trained length of context.",
+        "",
+        *table(["method", *_heads(found, lengths[1:])], rows),
+    ]
+
+
+def _retrieval_table(found: Found, lengths: list[int]) -> list[str]:
+    rows = []
+    for name in _methods(found):
+        row = [name]
+        for length in lengths:
+            hits, trials = _hits(found, name, length)
+            if trials:
+                i = wilson(hits, trials)
+                row.append(f"{hits / trials:.0%} [{100 * i.low:.0f}, {100 * i.high:.0f}]")
+            else:
+                row.append("")
+        rows.append(row)
+    return table(["method", *_heads(found, lengths)], rows)
+
+
+def _time_table(found: Found, lengths: list[int]) -> list[str]:
+    """Return seconds per pass over all seeds, relative to the unchanged model."""
+    totals = dict.fromkeys(_methods(found), 0.0)
+    lines = []
+    for (kind, *_), parts in found.measurements.items():
+        for m in parts if kind == _MEASURE else ():
+            for name, seconds in m.environment.get("seconds_by_method", {}).items():
+                totals[name] += seconds.get(str(lengths[-1]), 0.0)
+    own = totals.get("none") or 0.0
+    if not own:
+        return ["Times were not kept in this run."]
+    for name, seconds in totals.items():
+        lines.append([name, f"{seconds / own:.2f}"])
+    return [
+        (
+            f"Seconds of the loss passes at {lengths[-1]:,} tokens, relative to the unchanged "
+            "model. Rescalings cost nothing; what remaps distances forms its scores outside of "
+            "PyTorch's fused attention."
+        ),
+        "",
+        *table(["method", "time / none"], lines),
+    ]
+
+
+def _answers(found: Found, lengths: list[int]) -> list[str]:
+    out = []
+    methods = [m for m in _methods(found) if m not in ("crop", "none")]
+    for length in lengths[1:]:
+        best = min(methods, key=lambda m: mean_of(_bits(found, m, length)).value)
+        d = paired(_bits(found, best, length), _bits(found, "crop", length))
+        verdict = (
+            "better than cropping" if d.high < 0
+            else "worse than cropping" if d.low > 0 else "not told apart from cropping"
+        )  # fmt: skip
+        hits = max(methods, key=lambda m: _hits(found, m, length)[0])
+        got, trials = _hits(found, hits, length)
+        cropped, of = _hits(found, "crop", length)
+        retrieved = (
+            f"; most lines are found by {hits}, {got} of {trials} (cropping {cropped} of {of})"
+            if trials
+            else ""
+        )
+        out.append(
+            f"{length / found.study.length:g}×: the lowest loss is {best}'s, "
+            f"{mean_of(_bits(found, best, length)).text(3)} bits per byte, {verdict} "
+            f"({d.text(3, sign=True)}){retrieved}."
+        )
+    return out
+
+
+def _slopes(found: Found) -> list[str]:
+    """Fit the slope of the amplitude on one split and report it on another."""
+    model = _model(found)
+    plans = {m.name: m for m in found.study.measures}
+    names = [m for m in plans[_TUNED].methods if m.startswith("yarn")]
+    slopes = [float(name.partition("@")[2]) for name in names]
+    rows, lines = [], []
+    for multiple in plans[_TUNED].multiples:
+        length = round(multiple * found.study.length)
+        tuned = [found.bits(_TUNED, model, name, length) for name in names]
+        tested = [found.bits(_TESTED, model, name, length) for name in names]
+        means = [mean_of(t).value for t in tuned if t]
+        best = min(range(len(means)), key=means.__getitem__)
+        usual = slopes.index(0.1)
+        rows.append(
+            [
+                f"{multiple:g}×",
+                *(f"{v:.3f}" for v in means),
+                f"{slopes[best]:g}",
+                paired(tested[best] or [], tested[usual] or []).text(4, sign=True),
+            ]
+        )
+    lines.append(
+        "The amplitude on cos and sin is 1 + slope · ln(factor); the paper's slope is 0.1. Bits "
+        "per byte on held-out modules by slope; the best of them, and what it gains over 0.1 on "
+        "the test files (another split)."
+    )
+    heads = ["length", *(f"slope {s:g}" for s in slopes), "best", "gain over 0.1 on test files"]
+    return [*lines, "", *table(heads, rows)]
+
+
+def _draw(figure: Any, found: Found) -> None:
+    lengths = _lengths(found)
+    left, right = figure.subplots(1, 2)
+    floor = min(mean_of(_bits(found, m, n)).value for m in _methods(found) for n in lengths)
+    cap = 2.2 * floor
+    x = [n / found.study.length for n in lengths]
+    for name in _methods(found):
+        y = [min(mean_of(_bits(found, name, n)).value, cap) for n in lengths]
+        left.plot(x, y, label=name, markersize=4.5, linewidth=1.2, **keywords(name))
+        shares = [_hits(found, name, n) for n in lengths]
+        if all(trials for _, trials in shares):
+            z = [100 * hits / trials for hits, trials in shares]
+            right.plot(x, z, label=name, markersize=4.5, linewidth=1.2, **keywords(name))
+    for axis in (left, right):
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(x, [f"{v:g}×" for v in x])
+        axis.minorticks_off()
+        axis.grid(axis="y", color="#eeeeee")
+        axis.set_xlabel("context given, multiples of the trained length")
+    left.set_ylim(0.97 * floor, math.nextafter(cap, math.inf))
+    left.set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
+    left.set_title("loss on the same last bytes", fontsize=10)
+    right.set_ylim(-3, 103)
+    right.set_ylabel("lines found, % of trials")
+    right.set_title("key-value retrieval, all depths", fontsize=10)
+    lines, labels = left.get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=6, fontsize=9)

@@ -1,0 +1,195 @@
+"""Study 4: stretching alone, a little training, and training at the length from the start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...extend.statistics import wilson
+from ...show.styles import keywords
+from ..intervals import mean_of, paired
+from ..results import Found
+from .page import Page, Plot, table
+
+_STRETCHED, _TRAINED = "short", "as trained"
+_ZERO_SHOT = ("none", "linear", "ntk", "yarn", "self-extend", "dual-chunk")
+
+
+def page(found: Found) -> Page:
+    """Compare all ways to the target length, at the target and at the trained length."""
+    target = _target(found)
+    return Page(
+        plots=[
+            Plot(
+                "tuning",
+                f"Loss and retrieval at {target:,} bytes by steps of fine-tuning; 0 is stretching "
+                "alone. Grey band: the model trained at that length from the start.",
+                (11.5, 5.0),
+                lambda figure: _draw(figure, found),
+            )
+        ],
+        answers=_answers(found),
+        sections={
+            f"At {target:,} bytes ({target / found.study.length:g}×)": _table(found, target),
+            f"At the trained length, {found.study.length:,} bytes": _table(
+                found, found.study.length
+            ),
+        },
+        protocol=[
+            (
+                "Fine-tuning goes on in the data where training stopped, on the same number of "
+                "bytes a step: 2 sequences of 2,048 bytes where the first training had 8 of 512. "
+                "Its rate is 0.002 after 20 steps, then a cosine to a tenth. PoSE keeps sequences "
+                "of 512 bytes whose positions skip within 2,048. The control trains as many steps "
+                "more at 512 and is cropped. The model trained at 2,048 saw as many bytes as the "
+                "first training, all of them at 2,048."
+            ),
+            (
+                f"The same last {found.study.measures[0].scored} bytes of "
+                f"{len(_parts(found)[0].documents)} documents are scored. Retrieval: a line "
+                "`#abc=1234` at all depths, the name again at the end; all four digits must be "
+                "first choices; trials of all seeds together, 95 % Wilson intervals."
+            ),
+        ],
+    )
+
+
+def _parts(found: Found) -> list[Any]:
+    return next(iter(found.measurements.values()))
+
+
+def _target(found: Found) -> int:
+    return round(max(found.study.measures[0].multiples) * found.study.length)
+
+
+def _measured(found: Found, model: str) -> str:
+    names = {measure for measure, name, _ in found.measurements if name == model}
+    return _STRETCHED if _STRETCHED in names else _TRAINED
+
+
+def _rows(found: Found) -> list[tuple[str, str, str]]:
+    """Return label, model and method of every way that is compared."""
+    first = next(iter(found.study.models))
+    out = [("cropped", first, "crop")]
+    out += [(f"{name}, no training", first, name) for name in _ZERO_SHOT]
+    for name in found.study.models:
+        if name == first:
+            continue
+        cropped = name.startswith("control")
+        label = f"{name}, cropped" if cropped else name
+        out.append((label, name, "crop" if cropped else "none"))
+    return out
+
+
+def _bits(found: Found, model: str, method: str, length: int) -> list[float]:
+    bits = found.bits(_measured(found, model), model, method, length)
+    assert bits is not None
+    return bits
+
+
+def _hits(found: Found, model: str, method: str, length: int) -> tuple[int, int]:
+    hits = trials = 0
+    for seed in found.study.seeds:
+        for m in found.measurements[_measured(found, model), model, seed]:
+            for cell in m.retrieval:
+                if (cell.method, cell.length) == (method, length):
+                    hits, trials = hits + cell.overall.hits, trials + cell.overall.trials
+    return hits, trials
+
+
+def _table(found: Found, length: int) -> list[str]:
+    long = _bits(found, "long", "none", length)
+    control = _bits(found, "control-400", "crop", length)
+    rows = []
+    for label, model, method in _rows(found):
+        bits = _bits(found, model, method, length)
+        hits, trials = _hits(found, model, method, length)
+        share = ""
+        if trials:
+            i = wilson(hits, trials)
+            share = f"{hits / trials:.0%} [{100 * i.low:.0f}, {100 * i.high:.0f}]"
+        rows.append(
+            [
+                label,
+                mean_of(bits).text(3),
+                "" if model == "long" else paired(bits, long).text(3, sign=True),
+                paired(bits, control).text(3, sign=True),
+                share,
+            ]
+        )
+    heads = ["way", "bits per byte", "minus long", "minus control-400, cropped", "lines found"]
+    return table(heads, rows)
+
+
+def _answers(found: Found) -> list[str]:
+    target = _target(found)
+    long = _bits(found, "long", "none", target)
+    first = next(iter(found.study.models))
+    out = []
+
+    def told(label: str, model: str, method: str) -> str:
+        gap = paired(_bits(found, model, method, target), long)
+        hits, trials = _hits(found, model, method, target)
+        return f"{label} {gap.text(3, sign=True)} bits ({hits} of {trials} lines)"
+
+    hits, trials = _hits(found, "long", "none", target)
+    out.append(
+        f"The model trained at {target:,} from the start: {mean_of(long).text(3)} bits per byte, "
+        f"{hits} of {trials} lines found. Above it, without training: "
+        + "; ".join(told(name, first, name) for name in _ZERO_SHOT)
+        + "."
+    )
+    tuned = [n for n in found.study.models if n not in (first, "long") and "control" not in n]
+    out.append("After fine-tuning: " + "; ".join(told(n, n, "none") for n in tuned) + ".")
+    out.append(
+        "The control, trained 400 steps more at the short length and cropped: "
+        + told("", "control-400", "crop").strip()
+        + "."
+    )
+    return out
+
+
+def _draw(figure: Any, found: Found) -> None:
+    target = _target(found)
+    first = next(iter(found.study.models))
+    left, right = figure.subplots(1, 2)
+    long = mean_of(_bits(found, "long", "none", target))
+    left.axhspan(long.low, long.high, color="#dddddd", zorder=0)
+    left.axhline(long.value, color="#888888", linewidth=1, label=f"trained at {target:,}")
+    hits, trials = _hits(found, "long", "none", target)
+    right.axhline(100 * hits / max(1, trials), color="#888888", linewidth=1)
+    series: dict[str, list[tuple[int, str, str]]] = {}
+    for name in ("none", "linear", "ntk", "yarn"):
+        series[name] = [(0, first, name)]
+    series["crop"] = [(0, first, "crop")]
+    series["pose"] = [(0, first, "yarn")]
+    for name in found.study.models:
+        kind, _, steps = name.rpartition("-")
+        if steps.isdigit() and kind in (*series, "control"):
+            cropped = kind == "control"
+            series["crop" if cropped else kind].append(
+                (int(steps), name, "crop" if cropped else "none")
+            )
+    labels = {"none": "direct", "crop": "control, cropped", "pose": "YaRN with PoSE"}
+    top = 0.0
+    for kind, points in series.items():
+        points.sort()
+        x = [steps for steps, *_ in points]
+        means = [mean_of(_bits(found, model, method, target)) for _, model, method in points]
+        look = keywords(kind)
+        left.errorbar(
+            x, [m.value for m in means], yerr=[m.half or 0 for m in means], capsize=2,
+            label=labels.get(kind, kind), linewidth=1.2, markersize=5, **look,
+        )  # fmt: skip
+        shares = [_hits(found, model, method, target) for _, model, method in points]
+        y = [100 * hits / max(1, trials) for hits, trials in shares]
+        right.plot(x, y, linewidth=1.2, markersize=5, **look)
+        top = max(top, *(m.value for m in means))
+    left.set_ylim(long.low - 0.05, min(top + 0.1, 2.2 * long.value))
+    left.set_ylabel("bits per byte (lower is better); bars: 95 % over seeds")
+    right.set_ylabel("lines found, % of trials")
+    right.set_ylim(-3, 103)
+    for axis in (left, right):
+        axis.set_xlabel("steps of fine-tuning (0: none)")
+        axis.grid(axis="y", color="#eeeeee")
+    lines, names = left.get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=4, fontsize=9)

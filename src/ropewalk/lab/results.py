@@ -1,0 +1,157 @@
+"""What a study found, as values for its report and as one tidy table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..extend.results import Measurement
+from .schedule import unfinished
+from .study import Study
+from .units import Unit, units_of
+from .work import results_of
+
+COLUMNS = (
+    "study", "model", "seed", "what", "protocol", "method", "factor", "length", "document",
+    "distance", "step", "metric", "value", "trials",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of all units of a study.
+
+    Attributes:
+        study: what was asked.
+        trainings: (model, seed) to the result of its training.
+        measurements: (measurement, model, seed) to what was measured, one per protocol.
+        others: the same for measurements of another kind than loss.
+        configs: key of each unit to its exact configuration.
+    """
+
+    study: Study
+    trainings: dict[tuple[str, int], dict[str, Any]]
+    measurements: dict[tuple[str, str, int], list[Measurement]]
+    others: dict[tuple[str, str, int], Any]
+    configs: dict[str, Any]
+
+    def curve(self, model: str, seed: int) -> tuple[list[int], list[float]]:
+        """Return steps and held-out bits per byte of a training."""
+        log = self.trainings[model, seed]["log"]
+        return [e["step"] for e in log], [e["held_out_bits"] for e in log]
+
+    def cells(self, measure: str, model: str, seed: int, protocol: str) -> list[Any]:
+        """Return the text cells of one protocol."""
+        found = self.measurements[measure, model, seed]
+        return [c for m in found if m.protocol == protocol for c in m.cells]
+
+    def bits(
+        self, measure: str, model: str, method: str, length: int, protocol: str = "fixed"
+    ) -> list[float] | None:
+        """Return bits per byte of each seed; None where it could not be run."""
+        out = []
+        for seed in self.study.seeds:
+            cells = self.cells(measure, model, seed, protocol)
+            values = [c.bits_per_byte for c in cells if (c.method, c.length) == (method, length)]
+            if not values:
+                return None
+            out.append(values[0])
+        return out
+
+    def seconds(self) -> float:
+        """Return processor seconds of all trainings and passes."""
+        total = 0.0
+        for result in self.trainings.values():
+            log = result["log"]
+            steps = [0, *(e["step"] for e in log)]
+            total += sum(
+                (b - a) * e["seconds_per_step"]
+                for a, b, e in zip(steps, steps[1:], log, strict=False)
+            )
+        for found in self.measurements.values():
+            total += sum(m.environment["seconds"] for m in found)
+        return total
+
+
+def collect(study: Study, root: Path) -> Found:
+    """Read the results of a finished study.
+
+    Raises:
+        InputError: units that are not done.
+    """
+    units = units_of(study)
+    left = unfinished(units, root)
+    if left:
+        raise InputError(
+            str(root),
+            found=f"{len(left)} of {len(units)} units not done, e.g. {left[0].label}",
+            expected="a finished study",
+            fix=f"ropewalk lab run {study.name} --out {root}",
+        )
+    trainings: dict[tuple[str, int], dict[str, Any]] = {}
+    measurements: dict[tuple[str, str, int], list[Measurement]] = {}
+    others: dict[tuple[str, str, int], Any] = {}
+    for unit in units:
+        result = results_of(unit, root)
+        for name in _names(study, unit):
+            if unit.kind == "model":
+                trainings[name, unit.seed] = result
+            elif unit.kind == "loss":
+                found = [Measurement.from_dict(data) for data in result]
+                measurements[unit.plan.name, name, unit.seed] = found
+            else:
+                others[unit.plan.name, name, unit.seed] = result
+    return Found(study, trainings, measurements, others, {u.key: u.config for u in units})
+
+
+def _names(study: Study, unit: Unit) -> list[str]:
+    """Return the names that the study gives the unit's model: equal models are one unit."""
+    same = [name for name, plan in study.models.items() if plan == unit.model]
+    return same or [unit.model.name]
+
+
+def tidy(found: Found) -> Iterator[dict[str, Any]]:
+    """Yield one row per number, with the same columns everywhere."""
+    name = found.study.name
+    for (model, seed), result in found.trainings.items():
+        for entry in result["log"]:
+            for metric in ("training_bits", "held_out_bits", "seconds_per_step"):
+                yield {
+                    "study": name, "model": model, "seed": seed, "what": "training",
+                    "step": entry["step"], "metric": metric, "value": entry[metric],
+                }  # fmt: skip
+    for (_, model, seed), parts in found.measurements.items():
+        for m in parts:
+            base = {"study": name, "model": model, "seed": seed, "protocol": m.protocol}
+            for cell in m.cells:
+                at = {"method": cell.method, "factor": cell.factor, "length": cell.length}
+                yield {
+                    **base, **at, "what": "loss", "metric": "bits_per_byte",
+                    "value": round(cell.bits_per_byte, 6),
+                }  # fmt: skip
+                for document, nats in zip(m.documents, cell.per_document, strict=True):
+                    yield {
+                        **base, **at, "what": "loss", "document": document,
+                        "metric": "nats_per_token", "value": round(nats, 6),
+                    }  # fmt: skip
+            for r in m.retrieval:
+                for share in r.by_distance:
+                    yield {
+                        **base, "what": "retrieval", "method": r.method, "factor": r.factor,
+                        "length": r.length, "distance": f"{share.nearest}-{share.farthest}",
+                        "metric": "hits", "value": share.hits, "trials": share.trials,
+                    }  # fmt: skip
+
+
+def as_csv(found: Found) -> str:
+    """Return the tidy table as CSV."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(tidy(found))
+    return out.getvalue()

@@ -1,0 +1,135 @@
+"""The units of work that a study comes to: trainings and measurements, each known by a digest.
+
+Two studies that train the same model (encoding, schedule, data, seed) have the same unit, and
+so share its checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from .model import Shape
+from .study import MeasurePlan, ModelPlan, Study
+
+FORMAT = 1
+"""Raised when the code changes what a unit computes: older results are then not taken."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One piece of work.
+
+    Attributes:
+        kind: ``model``, or the kind of a measurement.
+        key: folder of its results below the lab's folder: a name and a digest of ``config``.
+        label: for people.
+        config: everything that the result depends on, as JSON values.
+        needs: keys of the units whose results it reads.
+        cost: rough seconds on one core.
+        plan: the model or measurement plan.
+        model: for measurements, the model plan.
+        shape: sizes.
+        seed: of the training.
+        length: tokens that lengths are multiples of.
+    """
+
+    kind: str
+    key: str
+    label: str
+    config: dict[str, Any]
+    needs: tuple[str, ...]
+    cost: float
+    plan: ModelPlan | MeasurePlan
+    model: ModelPlan
+    shape: Shape
+    seed: int
+    length: int
+
+
+def units_of(study: Study) -> list[Unit]:
+    """Return the units of a study, each after those that it needs."""
+    out: list[Unit] = []
+    by_name: dict[tuple[str, int], Unit] = {}
+    for seed in study.seeds:
+        for plan in study.models.values():
+            unit = _training(study, plan, seed, by_name)
+            by_name[plan.name, seed] = unit
+            out.append(unit)
+    for seed in study.seeds:
+        for measure in study.measures:
+            for name in measure.models or tuple(study.models):
+                out.append(_measurement(study, measure, by_name[name, seed], seed))
+    return list({unit.key: unit for unit in out}.values())
+
+
+def _training(
+    study: Study, plan: ModelPlan, seed: int, before: dict[tuple[str, int], Unit]
+) -> Unit:
+    start = None if plan.start is None else before[plan.start, seed]
+    config = {
+        "format": FORMAT,
+        "shape": dataclasses.asdict(study.shape),
+        "encoding": plan.encoding.to_dict(),
+        "training": dataclasses.asdict(plan.training),
+        "data": dataclasses.asdict(plan.data),
+        "seed": seed,
+        "start": None if start is None else start.key.rpartition("-")[2],
+        "method": plan.method,
+        "factor": plan.factor,
+    }
+    tokens = plan.training.steps * plan.training.batch * plan.training.length
+    return Unit(
+        kind="model",
+        key=f"models/{plan.name}-{seed}-{_digest(config)}",
+        label=f"training {plan.name}, seed {seed}",
+        config=config,
+        needs=() if start is None else (start.key,),
+        cost=tokens * (1 + plan.training.length / 2048) / 12_000,
+        plan=plan,
+        model=plan,
+        shape=study.shape,
+        seed=seed,
+        length=study.length,
+    )
+
+
+def _measurement(study: Study, measure: MeasurePlan, trained: Unit, seed: int) -> Unit:
+    described = dataclasses.asdict(measure)
+    # What it is called and who else is measured changes no number.
+    del described["models"], described["name"]
+    config = {
+        "format": FORMAT,
+        "model": trained.key.rpartition("-")[2],
+        "measure": described,
+        "length": study.length,
+    }
+    lengths = [multiple * study.length for multiple in measure.multiples]
+    rows = {"fixed": 1.0, "prefix": 1.0}
+    tokens = sum(
+        length * rows.get(protocol, max(lengths) / length) * measure.documents
+        for protocol in measure.protocols
+        for length in lengths
+    )
+    tokens += measure.trials * sum(lengths)
+    return Unit(
+        kind=measure.kind,
+        key=f"measurements/{trained.model.name}-{seed}-{_digest(config)}",
+        label=f"{measure.name}: {trained.model.name}, seed {seed}",
+        config=config,
+        needs=(trained.key,),
+        cost=1 + tokens * len(measure.methods) * (1 + max(lengths) / 4096) / 40_000,
+        plan=measure,
+        model=trained.model,
+        shape=study.shape,
+        seed=seed,
+        length=study.length,
+    )
+
+
+def _digest(config: dict[str, Any]) -> str:
+    text = json.dumps(config, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
