@@ -249,11 +249,13 @@ def test_shuffled_pairs_keep_what_the_means_give():
     rope = Rope(head_dim=16)
     length = 256
     q, k = gaussian(2, length, 16, 1) * 0.1 + 1.0, gaussian(2, length, 16, 2) * 0.1 + 1.0
+    k[..., [rope.lanes(plane)[1] for plane in range(rope.planes)]] -= 0.5
     shuffled = planes_of(rope, q, k)["shuffled"]
     expected = np.array(shuffled["of_means"])[0]
-    # One lane each of a pair is 1: h = (1 + i)(1 - i) = 2 in every plane, turned.
-    plain = 2 * np.cos(np.outer(np.arange(32), rope.inv_freq())).sum(-1)
-    # The means of 128 draws of deviation 0.1 differ from 1 by 0.05 at most: 16 lanes, twice.
+    # h = (1 + i)(1 - i/2) = 1.5 + i/2 in every plane, turned.
+    angles = np.outer(np.arange(32), rope.inv_freq())
+    plain = (1.5 * np.cos(angles) - 0.5 * np.sin(angles)).sum(-1)
+    # The means of 128 draws of deviation 0.1 differ from theirs by 0.05 at most: 16 lanes, twice.
     assert np.abs(expected[:, :32] - plain).max() <= 16 * 2 * 0.05
     gap = np.abs(np.array(shuffled["mean"])[0] - expected)
     # Wide bins draw distances evenly where pairs are not: single distances are compared.

@@ -97,15 +97,15 @@ def test_a_killed_run_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: list[int] = []
-    inner = runner.Runner._run_batch
+    inner = runner.score_batch
 
-    def counted(self, batch) -> None:
+    def counted(scorer: runner.Scores, batch: runner.Batch) -> runner.Scored:
         if len(done) == 7 and not resumed:
             raise KeyboardInterrupt
-        done.append(len(batch))
-        inner(self, batch)
+        done.append(len(batch.passes))
+        return inner(scorer, batch)
 
-    monkeypatch.setattr(runner.Runner, "_run_batch", counted)
+    monkeypatch.setattr(runner, "score_batch", counted)
     resumed = False
     with pytest.raises(KeyboardInterrupt):
         measure(tiny_model, options, journal_folder=tmp_path)
@@ -126,7 +126,7 @@ def test_a_finished_run_runs_nothing_again(
     measured: tuple[Measurement, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runner.Runner, "_run_batch", None)
+    monkeypatch.setattr(runner, "score_batch", None)
     assert measure(tiny_model, options, journal_folder=measured[1]) == dataclasses.replace(
         measured[0], environment=measured[0].environment
     )

@@ -12,6 +12,7 @@ import pytest
 
 from ropewalk import InputError, Plain, Rope
 from ropewalk.convert.convert import convert
+from ropewalk.convert.document import Options
 from ropewalk.convert.features import FEATURES
 from ropewalk.convert.targets import TARGETS
 from ropewalk.models import LogNTemperature, read_config
@@ -120,6 +121,9 @@ def test_contradictions_are_refused() -> None:
         read_config({**CONFIG, "seq_length": 1, "use_dynamic_ntk": False}, "c")
 
 
+_CONFIGS = ("hf", "hf4")
+
+
 @pytest.mark.parametrize("target", sorted(TARGETS))
 @pytest.mark.parametrize(
     ("switch", "words"),
@@ -130,13 +134,29 @@ def test_no_target_writes_what_it_cannot_say(target: str, switch: str, words: st
     plan = read_config({**CONFIG, other: False}, "config.json")
     assert FEATURES[words].has(plan)
     assert words not in TARGETS[target].says
+    # Configs of transformers have the switch, but no other family's code looks at it.
+    options = Options(family="llama") if target in _CONFIGS else None
     with pytest.raises(InputError, match=f"{words}|half pairing"):
-        convert(plan, target)
+        convert(plan, target, options=options)
+
+
+@pytest.mark.parametrize("target", _CONFIGS)
+@pytest.mark.parametrize("options", [None, Options(family="qwen"), Options(base=CONFIG)])
+def test_its_own_config_says_both(target: str, options: Options | None) -> None:
+    plan = read_config(CONFIG, "config.json")
+    written = convert(plan, target, options=options)
+    assert written.lost == ()
+    again = read_config(dict(written.values), "config.json")
+    assert again.layers == plan.layers
+    assert written.values["use_dynamic_ntk"] is True
+    assert written.values["use_logn_attn"] is True
+    off = read_config({**CONFIG, "use_dynamic_ntk": False, "use_logn_attn": False}, "config.json")
+    assert convert(off, target, options=options).values["use_dynamic_ntk"] is False
 
 
 def test_lossy_names_what_is_lost() -> None:
-    plan = read_config({**CONFIG, "model_type": "qwen"}, "config.json")
-    written = convert(plan, "hf", lossy=True)
+    plan = read_config(CONFIG, "config.json")
+    written = convert(plan, "hf", lossy=True, options=Options(family="llama"))
     assert "rope_parameters" in written.values
     text = " ".join(written.lost)
     assert "log-n attention" in text

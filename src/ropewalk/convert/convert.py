@@ -37,9 +37,10 @@ def convert(
     options = options or Options()
     check_fields(plan)
     meant = normalised(plan)
+    says = target.says | target.own(meant, options)
     lost: list[str] = []
     for name, feature in FEATURES.items():
-        shown = feature.has(meant) if name not in target.says else ""
+        shown = feature.has(meant) if name not in says else ""
         if not shown:
             continue
         text = name if shown == name else f"{name} ({shown})"

@@ -23,7 +23,7 @@ from .to_engines import (
     write_vllm,
 )
 from .to_gguf import write_gguf_keys
-from .to_hf import write_hf, write_hf4, write_mlx
+from .to_hf import family_features, write_hf, write_hf4, write_mlx
 from .to_megatron import write_megatron
 from .to_params import write_gpt_oss, write_meta, write_mistral
 
@@ -44,6 +44,7 @@ class Target:
         write: its writer.
         read_back: its reader.
         tolerance: relative loss of its numbers.
+        own: what it can say of this plan's family alone, beside ``says``.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Target:
     write: Callable[[ModelPositions, Options], Written]
     read_back: ReadBack
     tolerance: float = 0.0
+    own: Callable[[ModelPositions, Options], frozenset[str]] = lambda *_: frozenset()
 
 
 def _whole(found: ModelPositions | Fragment) -> ModelPositions:
@@ -92,8 +94,8 @@ def _features(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-# Learned frequencies stand among the weights, in no file of settings; the next two are Qwen-1's
-# own code, which no config of another family turns on; the last two no format has.
+# Learned frequencies stand among the weights, in no file of settings; the next two only Qwen-1's
+# own code has (`Target.own`); the last two no format has.
 _EVERYTHING = frozenset(FEATURES) - {
     "learned frequencies", "dynamic scaling in steps", "log-n attention",
     "whole wavelengths", "clipped planes",
@@ -118,12 +120,12 @@ TARGETS: dict[str, Target] = {
     for target in (
         Target(
             name="hf", what="config.json of transformers 5", says=_EVERYTHING,
-            write=write_hf, read_back=_from_config,
+            write=write_hf, read_back=_from_config, own=family_features,
         ),
         Target(
             name="hf4", what="config.json of transformers 4 (rope_theta, rope_scaling)",
             says=_features(*_KINDS, *_REST_OF_CONFIG, "different ropes by layer"),
-            write=write_hf4, read_back=_from_config,
+            write=write_hf4, read_back=_from_config, own=family_features,
         ),
         Target(
             name="mlx", what="config.json of mlx-lm",

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InputError
-from ..models.families import FAMILIES, WRAPPERS
+from ..models.families import FAMILIES, TRAINED_LENGTHS, WRAPPERS
 from ..models.family import Family
-from ..models.plan import LayerPositions, ModelPositions, QueryTemperature
+from ..models.plan import LayerPositions, LogNTemperature, ModelPositions, QueryTemperature
 from ..models.spellings import BLOCK_KEYS, BLOCKS, NESTED_TEXT, SPELLINGS, hint
 from ..rope import Rope
-from ..scaling import Linear, LongRoPE, Proportional
+from ..scaling import Linear, LongRoPE, Plain, Proportional, SteppedNTK
 from .document import Options, Written
 from .rope_block import rope_parameters
 
@@ -112,10 +112,41 @@ def _write(plan: ModelPositions, options: Options, keys: Any) -> Written:
         # The family's own default would stand in for a share that is not written.
         for block in found.values():
             block.setdefault("partial_rotary_factor", 1.0)
-    owner |= keys(found, family)
+    owner |= keys(found, family) | _family_switches(plan, family)
     if plan.stated_length is not None:
         _set(owner, family, "stated_length", plan.stated_length)
     return Written(json.dumps(values, indent=2), values)
+
+
+def family_features(plan: ModelPositions, options: Options) -> frozenset[str]:
+    """Return the `FEATURES` that only this family's code has, switched on by keys of its own."""
+    family = FAMILIES[family_of(plan, options)]
+    switches = {
+        "dynamic scaling in steps": family.stepped_ntk,
+        "log-n attention": family.log_n,
+    }
+    return frozenset(name for name, key in switches.items() if key is not None)
+
+
+def _family_switches(plan: ModelPositions, family: Family) -> Block:
+    out: Block = {}
+    layers = plan.layers
+    lengths: set[int | None] = set()
+    if family.stepped_ntk is not None:
+        ropes = [la.rope for la in layers if la.rope is not None]
+        steps = [r.original_length for r in ropes if isinstance(r.scaling, SteppedNTK)]
+        out[family.stepped_ntk] = bool(steps)
+        lengths |= {*steps}
+    if family.log_n is not None:
+        found = [la.query_temperature for la in layers]
+        tempered = [t.original_length for t in found if isinstance(t, LogNTemperature)]
+        out[family.log_n] = bool(tempered)
+        lengths |= {*tempered}
+    for switch, path in TRAINED_LENGTHS.items():
+        if out.get(switch) and len(lengths) == 1 and len(path) == 1:
+            out[path[0]] = lengths.pop()
+            break
+    return out
 
 
 def _set(owner: dict[str, Any], family: Family, concept: str, value: Any) -> None:
@@ -164,7 +195,9 @@ def block_of(rope: Rope) -> Block:
     Raises:
         InputError: no ``rope_type`` gives these frequencies.
     """
-    out = rope_parameters(rope)
+    # A switch of the family's beside the block turns its steps on.
+    stepped = isinstance(rope.scaling, SteppedNTK)
+    out = rope_parameters(rope.with_scaling(Plain()) if stepped else rope)
     if out is None:
         raise InputError(
             "--to hf",

@@ -60,6 +60,13 @@ def causal_attention(
             fix="this model's attention cannot be measured by ropewalk yet",
         )
     if _ENCODED and getattr(module, "layer_idx", None) in _ENCODED[-1].layers:
+        if softcap is not None:
+            raise InputError(
+                type(module).__name__,
+                found="scores with a soft cap",
+                expected="plain scores, for a method that forms them itself",
+                fix="measure the methods that rescale frequencies",
+            )
         return _encoded_attention(query, key, value, scaling), None
     grouped = query.shape[1] != key.shape[1]
     length = query.shape[2]

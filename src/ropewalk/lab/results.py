@@ -13,11 +13,11 @@ from ..errors import InputError
 from ..extend.results import Measurement
 from .schedule import unfinished
 from .study import Study
-from .units import Unit, units_of
+from .units import planned_units
 from .work import results_of
 
 COLUMNS = (
-    "study", "model", "seed", "what", "protocol", "method", "factor", "length", "document",
+    "study", "model", "seed", "what", "measure", "protocol", "method", "factor", "length", "document",
     "distance", "step", "metric", "value", "trials",
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ def collect(study: Study, root: Path) -> Found:
     Raises:
         InputError: units that are not done.
     """
-    units = units_of(study)
+    units = planned_units(study)
     left = unfinished(units, root)
     if left:
         raise InputError(
@@ -98,21 +98,15 @@ def collect(study: Study, root: Path) -> Found:
     others: dict[tuple[str, str, int], Any] = {}
     for unit in units:
         result = results_of(unit, root)
-        for name in _names(study, unit):
-            if unit.kind == "model":
-                trainings[name, unit.seed] = result
-            elif unit.kind == "loss":
-                found = [Measurement.from_dict(data) for data in result]
-                measurements[unit.plan.name, name, unit.seed] = found
-            else:
-                others[unit.plan.name, name, unit.seed] = result
+        name = unit.model.name
+        if unit.kind == "model":
+            trainings[name, unit.seed] = result
+        elif unit.kind == "loss":
+            found = [Measurement.from_dict(data) for data in result]
+            measurements[unit.plan.name, name, unit.seed] = found
+        else:
+            others[unit.plan.name, name, unit.seed] = result
     return Found(study, trainings, measurements, others, {u.key: u.config for u in units})
-
-
-def _names(study: Study, unit: Unit) -> list[str]:
-    """Return the names that the study gives the unit's model: equal models are one unit."""
-    same = [name for name, plan in study.models.items() if plan == unit.model]
-    return same or [unit.model.name]
 
 
 def tidy(found: Found) -> Iterator[dict[str, Any]]:
@@ -125,9 +119,12 @@ def tidy(found: Found) -> Iterator[dict[str, Any]]:
                     "study": name, "model": model, "seed": seed, "what": "training",
                     "step": entry["step"], "metric": metric, "value": entry[metric],
                 }  # fmt: skip
-    for (_, model, seed), parts in found.measurements.items():
+    for (measure, model, seed), parts in found.measurements.items():
         for m in parts:
-            base = {"study": name, "model": model, "seed": seed, "protocol": m.protocol}
+            base = {
+                "study": name, "model": model, "seed": seed, "measure": measure,
+                "protocol": m.protocol,
+            }  # fmt: skip
             for cell in m.cells:
                 at = {"method": cell.method, "factor": cell.factor, "length": cell.length}
                 yield {

@@ -63,9 +63,9 @@ def share_done(unit: Unit, root: Path) -> float:
         return 0.0
 
 
-def attempt(unit: Unit, root: Path, threads: int) -> None:
+def attempt(unit: Unit, root: Path, threads: int, parent: int) -> None:
     """Do one unit in this process; what went wrong is kept beside its results."""
-    _end_with(os.getppid())
+    _end_with(parent)
     set_threads(threads)
     folder = root / unit.key
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,8 @@ def run_here(
                     break
                 if unit.key not in running and not (root / unit.key / DONE).exists():
                     tries[unit.key] = tries.get(unit.key, 0) + 1
-                    process = context.Process(target=attempt, args=(unit, root, own), daemon=True)
+                    given = (unit, root, own, os.getpid())
+                    process = context.Process(target=attempt, args=given, daemon=True)
                     process.start()
                     running[unit.key] = (unit, process)
             done = sum(unit.cost * share_done(unit, root) for unit in units)

@@ -7,8 +7,9 @@ given. Every name in it is checked before anything runs.
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,22 @@ from .training import Training
 
 _FOLDER = Path(__file__).parent / "studies"
 _ROPE_FIELDS = tuple(f.name for f in dataclasses.fields(Rope) if f.name != "head_dim")
+_MAY_BE_NOTHING = (
+    "warmup", "weight_decay", "first_step", "recall_share", "copy_share", "trials", "models",
+    "distances",
+)  # fmt: skip
+_WORDS = {
+    "int": "a whole number",
+    "int | None": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "tuple[str, ...]": "a list of texts",
+    "tuple[int, ...]": "a list of whole numbers",
+    "tuple[float, ...]": "a list of numbers",
+}
+_SPLITS = ("test", "held_out")
+_SHORTEST_RECALL = 32
+"""Three lines of a key and its value fit into fewer bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,26 +174,53 @@ def _study(name: str, table: dict[str, Any]) -> Study:
     models: dict[str, ModelPlan] = {}
     for key, entry in _table(table, "models").items():
         models[key] = _model(key, entry, shape, training, data, models)
-    measures = tuple(
-        _measure(entry, models, f"measures {index + 1}")
-        for index, entry in enumerate(table.get("measures", []))
-    )
-    seeds = tuple(table.get("seeds", (1, 2, 3)))
-    if not seeds or not all(isinstance(s, int) for s in seeds) or len(set(seeds)) != len(seeds):
+    measures = _measures(table.get("measures", []), models)
+    seeds = table.get("seeds", [1, 2, 3])
+    if not _fits("tuple[int, ...]", seeds) or not seeds or len(set(seeds)) != len(seeds):
         raise InputError(
             "seeds", found=repr(seeds), expected="different whole numbers", fix="e.g. [1, 2, 3]"
         )
+    title, report = table.get("title", name), table.get("report", "table")
+    for key, value in (("title", title), ("report", report)):
+        if not isinstance(value, str):
+            raise InputError(key, found=repr(value), expected="a text", fix="put it in quotes")
+    settings = table.get("settings", {})
+    if not isinstance(settings, dict):
+        raise InputError(
+            "settings", found=repr(settings), expected="a table", fix="write [settings]"
+        )
+    from .reports import check_report
+
+    check_report(report)
     return Study(
         name=name,
-        title=str(table.get("title", name)),
-        report=str(table.get("report", "table")),
+        title=title,
+        report=report,
         length=training.length,
-        seeds=seeds,
+        seeds=tuple(seeds),
         shape=shape,
         models=models,
         measures=measures,
-        settings=table.get("settings", {}),
+        settings=settings,
     )
+
+
+def _measures(entries: Any, models: dict[str, ModelPlan]) -> tuple[MeasurePlan, ...]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(
+            "measures", found=repr(entries), expected="tables", fix="write [[measures]]"
+        )
+    plans = [_measure(entry, models, f"measures {i + 1}") for i, entry in enumerate(entries)]
+    names = [plan.name for plan in plans]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                "measures",
+                found=f"{names.count(name)} of the name {name!r}",
+                expected="a name of its own for each",
+                fix="rename all but one",
+            )
+    return tuple(plans)
 
 
 def _table(table: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -201,29 +245,67 @@ def _filled(cls: Any, where: str, values: Any, base: Any = None) -> Any:
                 expected=", ".join(sorted(fields)),
                 fix="correct or remove it",
             )
+    for f in dataclasses.fields(cls):
+        if f.name in values and not _fits(str(f.type), values[f.name], f.name in _MAY_BE_NOTHING):
+            expected = _WORDS[str(f.type)]
+            raise InputError(
+                f"{where}: {f.name}",
+                found=repr(values[f.name]),
+                expected=expected if f.name in _MAY_BE_NOTHING else f"{expected}, not 0 or empty",
+                fix="correct the value",
+            )
     plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
     return cls(**plain) if base is None else dataclasses.replace(base, **plain)
 
 
+def _fits(kind: str, value: Any, may_be_nothing: bool = True) -> bool:
+    """Tell whether a value of the file is of a field's type; numbers are never negative."""
+    if not may_be_nothing and value in (0, "", []):
+        return False
+    if kind.startswith("tuple"):
+        inner = kind[len("tuple[") :].partition(",")[0]
+        return isinstance(value, list) and all(_fits(inner, v, may_be_nothing) for v in value)
+    if kind == "str":
+        return isinstance(value, str)
+    if kind == "float" and isinstance(value, float):
+        return 0 <= value < math.inf
+    return type(value) is int and value >= 0
+
+
 def _model(
     name: str,
-    entry: dict[str, Any],
+    entry: Any,
     shape: Shape,
     training: Training,
     data: Data,
     before: dict[str, ModelPlan],
 ) -> ModelPlan:
     where = f"models {name}"
+    known = ("encoding", "training", "data", "start", "method", "factor")
+    if not isinstance(entry, dict) or (unknown := [k for k in entry if k not in known]):
+        raise InputError(
+            where,
+            found=repr(entry) if not isinstance(entry, dict) else f"the unknown key {unknown[0]!r}",
+            expected="a table with " + ", ".join(known),
+            fix="correct or remove it",
+        )
     start = entry.get("start")
-    if start is not None and start not in before:
+    if start is not None and (not isinstance(start, str) or start not in before):
         raise InputError(
             f"{where}: start",
             found=repr(start),
             expected="a model further up: " + ", ".join(before),
             fix="correct the name or move it up",
         )
-    stretch, factor = entry.get("method", "none"), float(entry.get("factor", 1.0))
+    stretch, factor = entry.get("method", "none"), entry.get("factor", 1.0)
     _check_method(stretch, f"{where}: method")
+    if not _fits("float", factor) or factor < 1:
+        raise InputError(
+            f"{where}: factor",
+            found=repr(factor),
+            expected="a number, at least 1",
+            fix="e.g. factor = 4",
+        )
     if "encoding" in entry:
         encoding = encoding_of(entry["encoding"], shape, f"{where}: encoding")
     elif start is not None:
@@ -239,15 +321,35 @@ def _model(
     if start is not None:
         # It goes on in the data where its start stopped.
         base = dataclasses.replace(base, first_step=base.first_step + base.steps)
-    return ModelPlan(
+    plan = ModelPlan(
         name=name,
         encoding=encoding,
         training=_filled(Training, f"{where}: training", entry.get("training", {}), base),
         data=_filled(Data, f"{where}: data", entry.get("data", {}), data),
         start=start,
         method=stretch,
-        factor=factor,
+        factor=float(factor),
     )
+    _check_fits_together(plan, where)
+    return plan
+
+
+def _check_fits_together(plan: ModelPlan, where: str) -> None:
+    """Refuse what would fail, or give batches of another length, hours later."""
+    training, data, longest = plan.training, plan.data, plan.encoding.longest
+    reach = training.length if training.skips is None else training.skips
+    if reach < training.length:
+        wrong = ("skips", str(reach), f"at least the length, {training.length}")
+    elif longest is not None and longest < reach:
+        wrong = ("length", str(reach), f"at most the {longest} positions of the encoding")
+    elif data.recall_share + data.copy_share > 1:
+        shares = f"{data.recall_share} and {data.copy_share}"
+        wrong = ("recall_share, copy_share", shares, "together at most 1")
+    elif data.recall_share and training.length < _SHORTEST_RECALL:
+        wrong = ("length", str(training.length), f"at least {_SHORTEST_RECALL} to recall lines")
+    else:
+        return
+    raise InputError(f"{where}: {wrong[0]}", found=wrong[1], expected=wrong[2], fix="correct it")
 
 
 def encoding_of(table: Any, shape: Shape, where: str) -> Encoding:
@@ -257,11 +359,11 @@ def encoding_of(table: Any, shape: Shape, where: str) -> Encoding:
     keys; its head_dim is the model's.
     """
     kinds = ", ".join(ENCODINGS)
-    if not isinstance(table, dict) or table.get("kind") not in ENCODINGS:
+    if not isinstance(table, dict) or str(table.get("kind")) not in ENCODINGS:
         raise InputError(
             where, found=repr(table), expected=f"a table whose kind is one of {kinds}", fix="add it"
         )
-    cls = ENCODINGS[table["kind"]]
+    cls = ENCODINGS[str(table["kind"])]
     fields = {f.name for f in dataclasses.fields(cls)}
     values: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in table.items() if k != "kind"
@@ -272,9 +374,7 @@ def encoding_of(table: Any, shape: Shape, where: str) -> Encoding:
         parts: dict[str, Any] = {
             k: values.pop(k) for k in list(values) if k in _ROPE_FIELDS and k not in fields
         }
-        if "scaling" in parts:
-            parts["scaling"] = scaling_from_dict(parts["scaling"])
-        values["rope"] = Rope(head_dim=shape.head_dim, **parts)
+        values["rope"] = _built(lambda: _rope(shape, parts), where)
     for key in values:
         if key not in fields:
             raise InputError(
@@ -283,15 +383,34 @@ def encoding_of(table: Any, shape: Shape, where: str) -> Encoding:
                 expected=", ".join(sorted(fields)),
                 fix="correct or remove it",
             )
+    made: Encoding = _built(lambda: cls(**values), where)
+    return made
+
+
+def _rope(shape: Shape, parts: dict[str, Any]) -> Rope:
+    if "scaling" in parts:
+        parts["scaling"] = scaling_from_dict(parts["scaling"])
+    return Rope(head_dim=shape.head_dim, **parts)
+
+
+def _built(make: Callable[[], Any], where: str) -> Any:
+    """Build a value; whatever it refuses is an error of the file."""
     try:
-        return cls(**values)
-    except TypeError as error:
+        return make()
+    except InputError as error:
+        raise error.within(where) from None
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise InputError(
-            where, found=str(error), expected="all fields of the encoding", fix="add them"
+            where,
+            found=str(error),
+            expected="the fields of the encoding, each of its type",
+            fix="correct them",
         ) from None
 
 
-def _check_method(name: str, where: str) -> None:
+def _check_method(name: Any, where: str) -> None:
+    if not isinstance(name, str):
+        raise InputError(where, found=repr(name), expected="a text", fix="put it in quotes")
     try:
         method_named(name)
     except InputError as error:
@@ -312,7 +431,8 @@ def _measure(entry: dict[str, Any], models: dict[str, ModelPlan], where: str) ->
                     expected="among " + ", ".join(known),
                     fix="correct the name",
                 )
-    for key, known in (("probe", tuple(PROBES)), ("kind", ("loss", "decay"))):
+    ones = (("probe", tuple(PROBES)), ("kind", ("loss", "decay")), ("split", _SPLITS))
+    for key, known in ones:
         if getattr(plan, key) not in known:
             raise InputError(
                 f"{where}: {key}",

@@ -138,6 +138,7 @@ class Trainer:
         self.optimizer = optimizer_for(model, training)
         self.done = 0
         self.log: list[dict[str, Any]] = []
+        self._losses: list[float] = []
         folder.mkdir(parents=True, exist_ok=True)
         self._resume()
 
@@ -149,6 +150,7 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.done, self.log = state["step"], state["log"]
+        self._losses = state.get("losses", [])
 
     def save(self) -> None:
         """Write the state beside the old one and rename: a kill leaves one of them whole."""
@@ -157,6 +159,8 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "step": self.done,
             "log": self.log,
+            # Of the steps since the last check: a save may lie between two.
+            "losses": self._losses,
         }
         scratch = self.folder / f"{STATE}.partial-{os.getpid()}"
         torch.save(state, scratch)
@@ -173,19 +177,20 @@ class Trainer:
             clock: seconds, e.g. `time.monotonic`; what a step took is logged.
         """
         text, held_out = training_text(), held_out_text()
-        running: list[float] = []
-        begun = clock()
+        losses = self._losses
+        begun, timed = clock(), 0
         while self.done < self.training.steps:
-            running.append(self._step(text))
+            losses.append(self._step(text))
             self.done += 1
+            timed += 1
             last = self.done == self.training.steps
             if self.done % self.training.check_every == 0 or last:
                 # The check's own time does not count.
-                seconds = (clock() - begun) / len(running)
+                seconds = (clock() - begun) / timed
                 self.log.append(
                     {
                         "step": self.done,
-                        "training_bits": round(sum(running) / len(running) / math.log(2), 5),
+                        "training_bits": round(sum(losses) / len(losses) / math.log(2), 5),
                         "held_out_bits": round(
                             bits_per_byte(self.model, held_out, self.training.length, self.dtype),
                             5,
@@ -193,8 +198,8 @@ class Trainer:
                         "seconds_per_step": round(seconds, 4),
                     }
                 )
-                running = []
-                begun = clock()
+                losses.clear()
+                begun, timed = clock(), 0
             if self.done % _SAVE_EVERY == 0 or last:
                 self.save()
             yield self.done

@@ -25,7 +25,8 @@ class Unit:
 
     Attributes:
         kind: ``model``, or the kind of a measurement.
-        key: folder of its results below the lab's folder: a name and a digest of ``config``.
+        key: folder of its results below the lab's folder: the encoding's kind, the seed and a
+            digest of ``config``.
         label: for people.
         config: everything that the result depends on, as JSON values.
         needs: keys of the units whose results it reads.
@@ -51,7 +52,12 @@ class Unit:
 
 
 def units_of(study: Study) -> list[Unit]:
-    """Return the units of a study, each after those that it needs."""
+    """Return the units of a study, each once and after those that it needs."""
+    return list({unit.key: unit for unit in planned_units(study)}.values())
+
+
+def planned_units(study: Study) -> list[Unit]:
+    """Return one unit for each model and measurement of the file: equal ones have equal keys."""
     out: list[Unit] = []
     by_name: dict[tuple[str, int], Unit] = {}
     for seed in study.seeds:
@@ -63,7 +69,7 @@ def units_of(study: Study) -> list[Unit]:
         for measure in study.measures:
             for name in measure.models or tuple(study.models):
                 out.append(_measurement(study, measure, by_name[name, seed], seed))
-    return list({unit.key: unit for unit in out}.values())
+    return out
 
 
 def _training(
@@ -84,7 +90,8 @@ def _training(
     tokens = plan.training.steps * plan.training.batch * plan.training.length
     return Unit(
         kind="model",
-        key=f"models/{plan.name}-{seed}-{_digest(config)}",
+        # Not the plan's name: studies that call the same model otherwise share it too.
+        key=f"models/{plan.encoding.kind}-{seed}-{_digest(config)}",
         label=f"training {plan.name}, seed {seed}",
         config=config,
         needs=() if start is None else (start.key,),
@@ -117,7 +124,7 @@ def _measurement(study: Study, measure: MeasurePlan, trained: Unit, seed: int) -
     tokens += measure.trials * sum(lengths)
     return Unit(
         kind=measure.kind,
-        key=f"measurements/{trained.model.name}-{seed}-{_digest(config)}",
+        key=f"measurements/{trained.model.encoding.kind}-{seed}-{_digest(config)}",
         label=f"{measure.name}: {trained.model.name}, seed {seed}",
         config=config,
         needs=(trained.key,),

@@ -157,7 +157,7 @@ def _beyond(subject: Subject) -> Iterator[Seen]:
             reach = factor * original
             if context > reach * 1.001:
                 yield Seen(flag, str(context),
-                           f"at most {reach:.0f} = {factor:g} x {original:.0f}, what the block reaches",
+                           f"at most {reach:.0f} = {factor:g} x {original:.0f}, the block's reach",
                            f"factor {context / original:g}, or a shorter context")  # fmt: skip
     yield from _beyond_native(subject, flag, context, bool(blocks))
     raised = subject.overrides.get("max_position_embeddings")

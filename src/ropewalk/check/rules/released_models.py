@@ -6,6 +6,7 @@ model of that size.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +54,7 @@ class Released:
 
 
 def _loose(name: str, *sizes: Any, **rest: Any) -> Released:
-    made: Any = Released
-    return made(name, *sizes, loose=True, **rest)
+    return dataclasses.replace(Released(name, *sizes, **rest), loose=True)
 
 
 _LLAMA, _LLAMA4, _PHI = ("llama", "mllama"), ("llama4", "llama4_text"), ("phi3", "phi3_v")

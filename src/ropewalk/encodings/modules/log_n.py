@@ -51,6 +51,8 @@ class LogNModule(PositionModule):
         length: int | None = None,
     ) -> Tensor | None:
         """See `PositionModule.bias`."""
+        if type(self.inner).bias is PositionModule.bias:
+            return None
         grown = self._grown(q, query_positions)
         return self.inner.bias(grown, query_positions, key_positions, scale, length)
 

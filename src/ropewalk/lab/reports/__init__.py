@@ -21,6 +21,7 @@ REPORTS: dict[str, str] = {
     "tuning": "tuning",
     "base-bound": "base_bound",
     "decay": "decay",
+    "table": "plain",
 }
 """Name in study files to module in this package; each has ``page(found)``."""
 
@@ -31,16 +32,25 @@ def page_of(found: Found) -> Page:
     Raises:
         InputError: the study names a report that there is none of.
     """
-    name = found.study.report
+    check_report(found.study.report)
+    module = importlib.import_module(f".{REPORTS[found.study.report]}", __package__)
+    make: Callable[[Found], Page] = module.page
+    return make(found)
+
+
+def check_report(name: str) -> None:
+    """Refuse a report that there is none of, before hours of work and not after.
+
+    Raises:
+        InputError: an unknown name.
+    """
     if name not in REPORTS:
         raise InputError(
-            f"{found.study.name}: report",
+            "report",
             found=repr(name),
             expected="one of " + ", ".join(REPORTS),
             fix="correct the name",
         )
-    make: Callable[[Found], Page] = importlib.import_module(f".{REPORTS[name]}", __package__).page
-    return make(found)
 
 
 def write_report(study: Study, root: Path, write: Path | None) -> list[str]:

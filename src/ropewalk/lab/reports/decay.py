@@ -160,8 +160,12 @@ def _curve(parts: list[Result], of: Callable[[Result], Any]) -> FloatArray:
     return out
 
 
-def _line(name: str, **changes: Any) -> dict[str, Any]:
-    return {**keywords(name), "marker": "", "linewidth": 1.4, "label": name, **changes}
+def _line(data: Data, name: str, **changes: Any) -> dict[str, Any]:
+    look = {**keywords(name), "marker": "", "linewidth": 1.4, "label": name}
+    if name in data.elsewhere:
+        # The study's own models have the colours.
+        look["color"] = "#000000"
+    return {**look, **changes}
 
 
 def _axis(axis: Any, title: str, y: str) -> None:
@@ -176,7 +180,7 @@ def _weights(axis: Any, data: Data) -> None:
     _axis(axis, "attention weight (dotted: shared equally)", "mean weight of one key")
     axis.set_yscale("log")
     for name, parts in data.models.items():
-        axis.plot(_middles(parts[0]), _curve(parts, lambda p: p["weight"]), **_line(name))
+        axis.plot(_middles(parts[0]), _curve(parts, lambda p: p["weight"]), **_line(data, name))
     for parts in {parts[0]["length"]: parts for parts in data.models.values()}.values():
         axis.plot(_middles(parts[0]), parts[0]["uniform"][1:], color="#777777", linestyle=":")
     axis.legend(fontsize=8)
@@ -187,11 +191,11 @@ def _scores(axis: Any, data: Data) -> None:
     for name, parts in data.models.items():
         curve = _curve(parts, lambda p: p["score"])
         far = np.mean([over(p, p["score"], "far").mean() for p in parts])
-        axis.plot(_middles(parts[0]), curve - far, **_line(name))
+        axis.plot(_middles(parts[0]), curve - far, **_line(data, name))
     for name, parts in data.rotary.items():
         curve = _curve(parts, _of_means)
         far = np.mean([over(p, _of_means(p), "far").mean() for p in parts])
-        look = _line(name, linestyle="--", label=f"{name}, paired at random")
+        look = _line(data, name, linestyle="--", label=f"{name}, paired at random")
         axis.plot(_middles(parts[0]), curve - far, **look)
     axis.axhline(0, color="#bbbbbb", linewidth=1, zorder=0)
     axis.legend(fontsize=8)
@@ -203,9 +207,9 @@ def _bound(axis: Any, data: Data) -> None:
     for name, parts in data.rotary.items():
         x = _middles(parts[0])
         bound = _curve(parts, lambda p: p["rotary"]["bound"])
-        axis.plot(x, bound, **_line(name, linestyle="--", label=f"{name}: bound"))
+        axis.plot(x, bound, **_line(data, name, linestyle="--", label=f"{name}: bound"))
         size = _curve(parts, lambda p: p["score_magnitude"])
-        axis.plot(x, size, **_line(name, label=f"{name}: |score|"))
+        axis.plot(x, size, **_line(data, name, label=f"{name}: |score|"))
     axis.legend(fontsize=8)
 
 
@@ -213,7 +217,7 @@ def _heads(axis: Any, data: Data) -> None:
     axis.set_title("each head's mean score, far minus near", fontsize=10)
     for name, parts in data.models.items():
         each = np.sort(np.concatenate([-falls(p, p["score"]).ravel() for p in parts]))
-        axis.plot(np.linspace(0, 100, len(each)), each, **_line(name))
+        axis.plot(np.linspace(0, 100, len(each)), each, **_line(data, name))
     axis.axhline(0, color="#bbbbbb", linewidth=1, zorder=0)
     axis.set_yscale("symlog", linthresh=1.0)
     axis.set_xlabel("heads, sorted, %")
@@ -226,7 +230,7 @@ def _change(axis: Any, data: Data) -> None:
     axis.set_title("the same, by plane", fontsize=10)
     for name, parts in data.rotary.items():
         values = np.mean([changes(part) for part in parts], axis=0)
-        look = {**_line(name), "marker": "o", "markersize": 3}
+        look = {**_line(data, name), "marker": "o", "markersize": 3}
         axis.plot(parts[0]["rotary"]["wavelengths"], values, **look)
         length = parts[0]["length"]
         axis.axvline(length, color=look["color"], linestyle=":", linewidth=1)
@@ -244,7 +248,7 @@ def _planes(axis: Any, data: Data) -> None:
         axis.set_axis_off()
         return
     name, parts = list(data.rotary.items())[-1]
-    _axis(axis, f"planes of {name} (dashed: size before the turn)", "adds to score, nats")
+    _axis(axis, f"planes of {name}\n(dashed: size before the turn)", "adds to score, nats")
     for (word, plane), color in zip(chosen_planes(parts), _PLANE_COLOURS, strict=True):
         turn = parts[0]["rotary"]["wavelengths"][plane]
         for key, line in (("turned", "-"), ("amplitude", "--")):
