@@ -394,7 +394,8 @@ def test_the_study_and_its_page(tmp_path: Path):
     """The packaged study's measurement on a model of its shape, and the page of the results."""
     from safetensors.torch import save_file
 
-    from ropewalk.lab.reports.decay import Data, over, page_of, ratio, rising
+    from ropewalk.lab.reports.decay import page_of
+    from ropewalk.lab.reports.decay_plot import Data, over, ratio, rising
     from ropewalk.lab.reports.page import draw
     from ropewalk.lab.study import read_study
     from ropewalk.lab.units import units_of

@@ -9,9 +9,11 @@ import pytest
 
 from ropewalk import InputError, Rope
 from ropewalk.convert.rope_block import rope_parameters
+from ropewalk.encodings import ReRoPE
 from ropewalk.extend.loading import load
 from ropewalk.extend.methods import METHODS
 from ropewalk.extend.override import RopeSlot
+from ropewalk.extend.remapping import turning, with_pairing
 from ropewalk.extend.scoring import Scorer
 
 torch = pytest.importorskip("torch")
@@ -165,3 +167,30 @@ def test_gemma3_keeps_its_local_layers_as_they_are(tmp_path: Path, tiny_model: P
     assert (ours - theirs).abs().max() < 10 * 400 * 2.0**-23
     stretched, _ = scorer.log_likelihoods(tokens, METHODS["linear"].rope(base, 4, 192), 50, 400)
     assert (stretched - theirs).abs().max() > 1e-4
+
+
+def test_an_encoding_is_paired_as_the_weights_in_memory_are(tiny_model) -> None:
+    """A GGUF file of a Llama says adjacent; transformers permutes its weights to halves."""
+    loaded = load(tiny_model, dtype="float32")
+    said = tuple(
+        dataclasses.replace(layer, rope=dataclasses.replace(layer.rope, pairing="adjacent"))
+        for layer in loaded.positions.layers
+    )
+    told = dataclasses.replace(loaded.positions, layers=said)
+    scorer = Scorer(dataclasses.replace(loaded, positions=told))
+    tokens = tokens_of(100, rows=1)
+    rope = told.rope
+    plain, _ = scorer.log_likelihoods(tokens, rope, 40, 100)
+    # A window that no distance reaches changes nothing but the way to the scores.
+    remapped, _ = scorer.log_likelihoods(tokens, ReRoPE(rope=rope, window=150), 40, 100)
+    assert scorer._remapped[1] == "half"
+    # Log probabilities of a few nats, sums of some hundred terms in another order.
+    assert (plain - remapped).abs().max().item() <= 2.0**-24 * 512 * plain.abs().max().item()
+    wrong = with_pairing(ReRoPE(rope=rope, window=150), "adjacent")
+    with turning(scorer.slot, wrong, scorer._remapped[0], 100), torch.no_grad():
+        other = scorer._logits(scorer._hidden(tokens))
+    right_one = with_pairing(wrong, "half")
+    with turning(scorer.slot, right_one, scorer._remapped[0], 100), torch.no_grad():
+        right = scorer._logits(scorer._hidden(tokens))
+    # The other pairing is no rounding: a hundred times what rounding makes.
+    assert (other - right).abs().max().item() > 100 * 2.0**-24 * right.abs().max().item()

@@ -35,6 +35,8 @@ _SMALL: dict[str, Any] = {
     "topk_group": 1,
     "n_shared_experts": 1,
     "first_k_dense_replace": 1,
+    # Fewer than there are tokens, so that an indexer's choice matters.
+    "index_topk": 4,
     "kv_lora_rank": 12,
     "q_lora_rank": 14,
     "ffn_hidden_size": 32,
@@ -243,7 +245,9 @@ def build(family: str) -> Any:
             values_ = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() >= 2:
                 parameter.copy_(values_ * parameter.shape[-1] ** -0.5)
-            elif family not in _KEEPS_VECTORS:  # norms and biases of their own, not all alike
+            elif family in _KEEPS_VECTORS:
+                parameter.mul_(1 + 0.3 * values_)
+            else:  # norms and biases of their own, not all alike
                 parameter.copy_(0.3 * values_ + 0.5)
     return model.double().eval()
 

@@ -31,7 +31,7 @@ Past = Literal["error", "nothing", "new", "falls", "within", "to a length"]
 
 error: there is no such position. nothing: scores see none. new: angles or vectors that training
 did not show. falls: a bias below every one of training, ever lower. within: only what training
-showed, to half a token's step, at any length. to a length: the same, up to a length.
+showed, to half a token's step (a bias: to one), at any length. to a length: the same, up to one.
 """
 
 
@@ -191,7 +191,7 @@ PROPERTIES: tuple[Properties, ...] = (
         per_layer=True,
         information="both",
         distance_only=False,
-        unless="past L, the query's position divides",
+        unless="past L, the query's position",
         keys_placed=False,
         anew="row",
         past="within",
@@ -258,7 +258,7 @@ PROPERTIES: tuple[Properties, ...] = (
         keys_placed=True,
         anew="keys",
         past="new",
-        past_note="the slowest plane stays within; those between do not",
+        past_note="the slowest plane ends where training did; those between go on",
         token_operations=_TURNED,
     ),
     Properties(
@@ -315,7 +315,7 @@ PROPERTIES: tuple[Properties, ...] = (
         made="LogN(inner=Rotary(rope=rope), original_length=length)",
         information="both",
         distance_only=False,
-        unless="past L tokens, the query's position multiplies",
+        unless="past L, the query's position",
         keys_placed=True,
         past="new",
         past_note="as what it wraps, and queries grow by log_L(n)",

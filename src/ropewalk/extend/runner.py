@@ -7,50 +7,21 @@ import importlib.metadata
 import json
 import math
 import platform
-import resource
-import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ..encodings import Encoding
-from ..rope import Precision, Rope
+from ..rope import Rope
 from .journal import Journal
 from .methods import Method
 from .options import Options
+from .passes import Batch, Pass, Say, Scored, Scores, Setting, Spread, score_batch
 from .protocols import PROTOCOLS, Reach
 from .results import Measurement, RetrievalCell, Share, TextCell
 from .retrieval import TokenTrial, trials_of
 from .statistics import paired_bootstrap, wilson
 from .texts import TextSet, TokenizedDocument, byte_count
-
-Setting = Rope | Encoding
-"""What a model runs with: a rope, or an encoding that is more than one."""
-
-
-class Scores(Protocol):
-    """What the runner asks of a model; `scoring.Scorer` and the lab's models are two."""
-
-    model_type: str
-    dtype: str
-    tokenizer: Any
-
-    def log_likelihoods(
-        self,
-        tokens: Any,
-        setting: Setting,
-        scored: int,
-        length: int,
-        precision: Precision = "exact",
-    ) -> Any:
-        """Return log probabilities of the last tokens, and whether each was the first choice."""
-
-    def cost(self, length: int) -> float:
-        """Return the rough cost of one pass."""
-
 
 Progress = Callable[[float, float, str], None]
 """Called with work done, work in all, and what is being done."""
@@ -61,47 +32,8 @@ _TOKENS_A_PASS = 16384
 _FEWEST_TRIALS = 20
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """One row to run through the model: its setting, tokens, and what is scored at the end."""
-
-    key: str
-    setting: Setting
-    length: int
-    tokens: tuple[int, ...]
-    scored: int
-    label: str
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Passes of one setting and length, run through the model at once.
-
-    Attributes:
-        passes: the rows.
-        tail: how many of the last scored tokens are also summed by themselves.
-        precision: of the angles.
-    """
-
-    passes: tuple[_Pass, ...]
-    tail: int
-    precision: Precision
-
-    @property
-    def label(self) -> str:
-        """For people."""
-        return self.passes[0].label
-
-
-Scored = list[dict[str, Any]]
-"""What the journal keeps of each pass of a batch."""
-Say = Callable[[str], None]
-"""Called with what is being done."""
-Spread = Callable[[list[Batch], Say], Iterator[tuple[Batch, Scored]]]
-"""Scores batches, in whatever order, wherever."""
-
-_TextPlan = dict[tuple[str, float, int], list[list[_Pass]]]
-_TrialPlan = dict[tuple[str, int], list[_Pass]]
+_TextPlan = dict[tuple[str, float, int], list[list[Pass]]]
+_TrialPlan = dict[tuple[str, int], list[Pass]]
 
 
 class Runner:
@@ -158,7 +90,7 @@ class Runner:
         affordable = wanted * 8 * self.original // length
         return min(wanted, max(_FEWEST_TRIALS, affordable))
 
-    def _text_passes(self, method: Method, factor: float, length: int) -> list[list[_Pass]]:
+    def _text_passes(self, method: Method, factor: float, length: int) -> list[list[Pass]]:
         """Return the passes of each document."""
         setting = method.setting(self.base, factor, self.original)
         reach = Reach(length, self.original, self.scored, method.crops)
@@ -171,7 +103,7 @@ class Runner:
             for document in self.texts.documents
         ]
 
-    def _trial_passes(self, method: Method, length: int) -> list[_Pass]:
+    def _trial_passes(self, method: Method, length: int) -> list[Pass]:
         count = self._trial_count(length)
         if length not in self._trials:
             self._trials[length] = trials_of(
@@ -193,17 +125,17 @@ class Runner:
             out.append(self._pass(setting, tokens, trial.answer, label))
         return out
 
-    def _pass(self, setting: Setting, tokens: tuple[int, ...], scored: int, label: str) -> _Pass:
+    def _pass(self, setting: Setting, tokens: tuple[int, ...], scored: int, label: str) -> Pass:
         length = len(tokens)
         text = hashlib.sha256(np.array(tokens, dtype=np.int64).tobytes()).hexdigest()[:16]
         # Exact angles are the rule and go unnamed.
         how = "" if self.options.precision == "exact" else f", {self.options.precision} angles"
         key = f"{length} tokens {text}, last {scored} scored, {_known_by(setting, length)}{how}"
-        return _Pass(key, setting, length, tokens, scored, label)
+        return Pass(key, setting, length, tokens, scored, label)
 
-    def _run_all(self, passes: list[_Pass]) -> None:
+    def _run_all(self, passes: list[Pass]) -> None:
         total = sum(self.scorer.cost(p.length) for p in passes)
-        groups: dict[Any, list[_Pass]] = {}
+        groups: dict[Any, list[Pass]] = {}
         for item in passes:
             if item.key not in self.journal.done:
                 groups.setdefault((item.setting, item.length, item.scored), []).append(item)
@@ -290,8 +222,8 @@ class Runner:
         method: str,
         factor: float,
         length: int,
-        passes: list[list[_Pass]],
-        baseline: list[list[_Pass]] | None,
+        passes: list[list[Pass]],
+        baseline: list[list[Pass]] | None,
     ) -> TextCell:
         nats = self._per_token(passes, "nats", length)
         tail = self._per_token(passes, "tail_nats", self.scored)
@@ -317,7 +249,7 @@ class Runner:
             above_crop_interval=interval,
         )
 
-    def _per_token(self, documents: list[list[_Pass]], name: str, most: int) -> FloatArray:
+    def _per_token(self, documents: list[list[Pass]], name: str, most: int) -> FloatArray:
         """Return each document's mean loss; of a pass, at most ``most`` tokens count."""
         done = self.journal.done
         return np.array(
@@ -355,39 +287,7 @@ class Runner:
         return RetrievalCell(method, length / self.original, length, overall, by_distance)
 
 
-def score_batch(scorer: Scores, batch: Batch) -> Scored:
-    """Run a batch through the model and return what is kept of each pass."""
-    import torch
-
-    first = batch.passes[0]
-    begun = time.perf_counter()
-    values, hits = scorer.log_likelihoods(
-        torch.tensor([p.tokens for p in batch.passes]),
-        first.setting,
-        first.scored,
-        first.length,
-        batch.precision,
-    )
-    seconds = (time.perf_counter() - begun) / len(batch.passes)
-    return [
-        {
-            "nats": -values[row].double().sum().item(),
-            "tail_nats": -values[row, -batch.tail :].double().sum().item(),
-            "hit": bool(hits[row].all()),
-            "seconds": round(seconds, 3),
-            "peak_mib": peak_mib(),
-        }
-        for row in range(len(batch.passes))
-    ]
-
-
-def peak_mib() -> int:
-    """Return the largest resident memory of this process so far, MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak / (2**20 if sys.platform == "darwin" else 2**10))
-
-
-def _all_passes(text_plan: _TextPlan, trial_plan: _TrialPlan) -> list[_Pass]:
+def _all_passes(text_plan: _TextPlan, trial_plan: _TrialPlan) -> list[Pass]:
     texts = [p for documents in text_plan.values() for passes in documents for p in passes]
     return texts + [p for passes in trial_plan.values() for p in passes]
 

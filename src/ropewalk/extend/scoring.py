@@ -12,10 +12,11 @@ from typing import Any
 
 from ..encodings import Encoding, Rotary
 from ..errors import InputError
-from ..rope import Precision, Rope
+from ..rope import Pairing, Precision, Rope
 from . import attention
 from .loading import LoadedModel
 from .override import RopeSlot
+from .remapping import long_range_layers, pairing_in_memory, turning, with_pairing
 
 _LOGITS_AT_ONCE = 1 << 25
 """Largest number of logits held at a time (128 MiB in float32)."""
@@ -35,6 +36,8 @@ class Scorer:
         self.dtype = loaded.dtype
         self.tokenizer = loaded.tokenizer
         self.slot = RopeSlot(loaded.model, loaded.positions)
+        # Found when the first encoding is asked for that is more than a rope.
+        self._remapped: tuple[frozenset[int], Pairing] | None = None
         self._config = loaded.model.config.get_text_config()
         self._head = loaded.model.get_output_embeddings()
         self._check_against_model()
@@ -122,27 +125,13 @@ class Scorer:
             with self.slot.holding(rope, length, precision):
                 yield
             return
-        layers = self._long_range_layers()
-        with self.slot.unturned(), attention.encoded(rope, layers, length):
+        if self._remapped is None:
+            layers = long_range_layers(self.loaded)
+            pairing = pairing_in_memory(self.loaded, self.slot, layers, self._hidden)
+            self._remapped = layers, pairing
+        layers, pairing = self._remapped
+        with turning(self.slot, with_pairing(rope, pairing), layers, length):
             yield
-
-    def _long_range_layers(self) -> frozenset[int]:
-        """Return the layers whose attention takes an encoding.
-
-        Raises:
-            InputError: they have a window: distances beyond it are never seen.
-        """
-        positions = self.loaded.positions
-        target, _ = positions.stretchable()
-        found = [layer for layer in positions.layers if layer.rope == target]
-        if any(layer.window is not None for layer in found):
-            raise InputError(
-                "--methods",
-                found="a model whose rotating layers all have a window",
-                expected="layers that see the whole text",
-                fix="measure the methods that rescale frequencies",
-            )
-        return frozenset(layer.index for layer in found)
 
     def cost(self, length: int) -> float:
         """Return the rough cost of one pass, in multiply-adds, for showing the time left."""

@@ -12,17 +12,15 @@ from torch import Tensor
 
 from ..encodings import Rotary, Sizes
 from ..encodings.modules import module_for
-from ..errors import InputError
 from ..extend import attention
 from ..extend.loading import LoadedModel
 from ..extend.override import RopeSlot
+from ..extend.remapping import long_range_layers, pairing_in_memory, turning
 from ..extend.texts import TextSet
-from ..rope import PAIRINGS, Rope
 from .decay import Tell, described, scores_of
 from .decay_sums import Bins, PlaneSums, WeightSums
 
 _NAME = "ropewalk_watched"
-_PROBED_TOKENS = 48
 
 Watcher = Callable[[int, Tensor, Tensor, float], None]
 """Called with a layer's index, its queries, its keys (grouped ones repeated) and the scale."""
@@ -48,22 +46,17 @@ def measure_transformers_decay(
     """
     model, plan = loaded.model, loaded.positions
     target, _ = plan.stretchable()
-    layers = [x.index for x in plan.layers if x.rope == target and x.window is None]
+    measured = long_range_layers(loaded)
+    layers = sorted(measured)
     slot = RopeSlot(model, plan)
     config = model.config.get_text_config()
-    if not layers or getattr(config, "attn_logit_softcapping", None) is not None:
-        raise InputError(
-            plan.path,
-            found="soft-capped scores" if layers else "a window in every rotating layer",
-            expected="layers with plain causal attention over the whole text",
-            fix="this model's attention cannot be looked into by ropewalk yet",
-        )
     length = len(texts.documents[0].tokens)
     bins = Bins.of(length)
     heads = int(config.num_attention_heads)
     before = model.config._attn_implementation
     with torch.inference_mode():
-        rope = _rope_in_memory(loaded, slot, target, layers)
+        pairing = pairing_in_memory(loaded, slot, measured, lambda tokens: _hidden(loaded, tokens))
+        rope = dataclasses.replace(target, pairing=pairing)
         module = module_for(Rotary(rope=rope), Sizes(heads, rope.head_dim, 1))
         weights = WeightSums(bins, len(layers), heads)
         planes = PlaneSums(rope, bins, len(layers), heads)
@@ -79,7 +72,7 @@ def measure_transformers_decay(
 
         try:
             for document in texts.documents:
-                with _watching(model, watch), _turning(slot, rope, layers, length):
+                with _watching(model, watch), turning(slot, Rotary(rope=rope), measured, length):
                     _hidden(loaded, torch.tensor([document.tokens]))
         finally:
             model.set_attn_implementation(before)
@@ -90,43 +83,6 @@ def _hidden(loaded: LoadedModel, tokens: Tensor) -> Tensor:
     body = loaded.model.get_decoder()
     out: Tensor = body(input_ids=tokens, use_cache=False).last_hidden_state
     return out
-
-
-def _rope_in_memory(loaded: LoadedModel, slot: RopeSlot, target: Rope, layers: list[int]) -> Rope:
-    """Return the rope with the pairing of the weights in memory.
-
-    transformers permutes weights of some formats while it loads them (GGUF's Llama), so the
-    file's pairing need not be that of the model: the one is taken that gives its own output.
-    """
-    tokens = (torch.arange(_PROBED_TOKENS) * 7919 % int(loaded.model.config.vocab_size))[None]
-    before = loaded.model.config._attn_implementation
-    theirs = _hidden(loaded, tokens)
-    # Two orders of the same sums, as in `ropewalk.extend.scoring`.
-    unit = torch.finfo(getattr(torch, loaded.dtype)).eps
-    tolerance = 4 * unit * theirs.abs().max().item()
-    try:
-        loaded.model.set_attn_implementation(attention.register())
-        for pairing in sorted(PAIRINGS, key=lambda name: name != target.pairing):
-            rope = dataclasses.replace(target, pairing=pairing)
-            with _turning(slot, rope, layers, _PROBED_TOKENS):
-                ours = _hidden(loaded, tokens)
-            if (ours - theirs).abs().mean().item() <= tolerance:
-                return rope
-    finally:
-        loaded.model.set_attn_implementation(before)
-    raise InputError(
-        loaded.positions.path,
-        found="outputs that differ from the model's own under either pairing",
-        expected="equal ones up to rounding",
-        fix="this model's attention cannot be looked into by ropewalk yet",
-    )
-
-
-@contextmanager
-def _turning(slot: RopeSlot, rope: Rope, layers: list[int], length: int) -> Iterator[None]:
-    """Hand queries and keys to attention as they are; attention turns them."""
-    with slot.unturned(), attention.encoded(Rotary(rope=rope), frozenset(layers), length):
-        yield
 
 
 @contextmanager

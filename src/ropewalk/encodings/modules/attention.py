@@ -106,11 +106,12 @@ def _spans(positions: PositionModule, at: Tensor, to: Tensor) -> list[_Span]:
     if chosen is None:
         return [_Span(0, count, 0, 0)]
     ends = chosen.reshape(-1, 2, count)
-    both = torch.stack([ends[:, 0].amin(0), ends[:, 1].amax(0)])
-    values, counts = both.unique_consecutive(dim=1, return_counts=True)
+    variants = int(ends.max()) + 1
+    codes = ends[:, 0].amin(0) * variants + ends[:, 1].amax(0)
+    found, counts = codes.unique_consecutive(return_counts=True)
     spans, start = [], 0
-    for (lowest, highest), width in zip(values.T.tolist(), counts.tolist(), strict=True):
-        spans.append(_Span(start, start + width, lowest, highest))
+    for code, width in zip(found.tolist(), counts.tolist(), strict=True):
+        spans.append(_Span(start, start + width, *divmod(code, variants)))
         start += width
     return spans
 
@@ -122,17 +123,23 @@ def _scores(
 
     Most keys are far from all queries of a block, or near to all: there, one product is enough.
     """
+    shape = (*queries[0].shape[:-1], to.shape[-1])
+    # Products go to their place at once where autograd allows it: joining them takes as long.
+    whole = None if torch.is_grad_enabled() else queries[0].new_empty(shape)
     parts = []
     for span in _spans(positions, at, to):
         here = slice(span.start, span.end)
-        part = queries[span.lowest] @ keys[span.lowest][..., here, :].transpose(-1, -2)
+        into = None if whole is None else whole[..., here]
+        column = [t[..., here, :].transpose(-1, -2) for t in keys]
+        part = torch.matmul(queries[span.lowest], column[span.lowest], out=into)
         if span.lowest < span.highest:
             chosen = positions.choice(at, to[..., here])
             for variant in range(span.lowest + 1, span.highest + 1):
-                other = queries[variant] @ keys[variant][..., here, :].transpose(-1, -2)
-                part = torch.where(chosen == variant, other, part)
-        parts.append(part if part.dtype == torch.float64 else part.float())
-    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+                other = queries[variant] @ column[variant]
+                part = torch.where(chosen == variant, other, part, out=into)
+        parts.append(part)
+    scores = torch.cat(parts, dim=-1) if whole is None else whole
+    return scores if scores.dtype == torch.float64 else scores.float()
 
 
 class _BlockedAttention(torch.autograd.Function):
