@@ -453,3 +453,18 @@ def test_missing_parameters_are_named():
     for encoding, name in ((T5Buckets(), "table"), (Kerple(), "log_r1"), (Fire(), "c")):
         with pytest.raises(InputError, match=f"'{name}' of {encoding.kind}"):
             encoding.scores(q, q, range(3), range(3))
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_positions_are_one_per_token(name: str) -> None:
+    """Another number of positions would broadcast in silence."""
+    q, k = np.ones((2, 5, 8)), np.ones((2, 6, 8))
+    scores = MADE[name].scores
+    with pytest.raises(InputError, match="query_positions: got shape"):
+        scores(q, k, [4], np.arange(6))
+    with pytest.raises(InputError, match="key_positions: got shape"):
+        scores(q, k, np.arange(5), np.arange(5))
+    with pytest.raises(InputError, match="k: got shape"):
+        scores(q, k[:1], np.arange(5), np.arange(6))
+    with pytest.raises(InputError, match="q: got shape"):
+        scores(q[0], k, np.arange(5), np.arange(6))

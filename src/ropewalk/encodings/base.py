@@ -102,7 +102,33 @@ class Encoding(ABC):
 
         Returns:
             (heads, queries, keys), float64.
+
+        Raises:
+            InputError: arrays of other shapes, or positions that are not one per token.
         """
+        _check_shapes(q, k, query_positions, key_positions)
+        return self._scores(
+            q,
+            k,
+            query_positions,
+            key_positions,
+            parameters=parameters,
+            length=length,
+            scale=scale,
+        )
+
+    def _scores(
+        self,
+        q: Any,
+        k: Any,
+        query_positions: Any,
+        key_positions: Any,
+        *,
+        parameters: Parameters | None = None,
+        length: int | None = None,
+        scale: float | None = None,
+    ) -> FloatArray:
+        """Form the scores from checked arrays; without positions, as here, the products."""
         return dot(q, k, scale)
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,6 +141,30 @@ class Encoding(ABC):
                 for name, value in fields.items()
             },
         }
+
+
+def _check_shapes(q: Any, k: Any, query_positions: Any, key_positions: Any) -> None:
+    shapes = {"q": np.shape(q), "k": np.shape(k)}
+    for name, shape in shapes.items():
+        if len(shape) != 3 or shape[::2] != shapes["q"][::2]:
+            raise InputError(
+                name,
+                found=f"shape {shape}",
+                expected="(heads, time, head_dim), heads and head_dim as in q",
+                fix="repeat grouped keys; one sequence at a time",
+            )
+    for name, positions, of in (
+        ("query_positions", query_positions, "q"),
+        ("key_positions", key_positions, "k"),
+    ):
+        # Another number would broadcast in silence.
+        if np.shape(positions) != (shapes[of][1],):
+            raise InputError(
+                name,
+                found=f"shape {np.shape(positions)}",
+                expected=f"one position for each of the {shapes[of][1]} tokens of {of}",
+                fix="pass e.g. numpy.arange(tokens)",
+            )
 
 
 def dot(q: Any, k: Any, scale: float | None) -> FloatArray:

@@ -27,7 +27,7 @@ class DistanceBias(Encoding):
             parameters: what `parameter_shapes` names.
         """
 
-    def scores(
+    def _scores(
         self,
         q: Any,
         k: Any,

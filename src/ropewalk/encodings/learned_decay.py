@@ -139,7 +139,7 @@ class Fire(Encoding):
         out: FloatArray = np.moveaxis(outputs, -1, 0)
         return out
 
-    def scores(
+    def _scores(
         self,
         q: Any,
         k: Any,

@@ -92,7 +92,7 @@ class LogN(Encoding):
         """See `Encoding.added`; that of the wrapped encoding."""
         return self.inner.added(positions, width, _of_inner(parameters))
 
-    def scores(
+    def _scores(
         self,
         q: Any,
         k: Any,

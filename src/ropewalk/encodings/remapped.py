@@ -41,7 +41,7 @@ class Remapped(Encoding):
             key_positions: whole numbers from 0 on, (keys,).
         """
 
-    def scores(
+    def _scores(
         self,
         q: Any,
         k: Any,

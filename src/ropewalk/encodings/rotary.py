@@ -25,7 +25,7 @@ class Rotary(Encoding):
     kind: ClassVar[str] = "rotary"
     rope: Rope
 
-    def scores(
+    def _scores(
         self,
         q: Any,
         k: Any,

@@ -42,7 +42,7 @@ class TransformerXL(Encoding):
         """Return R, ``distance.shape + (width,)``."""
         return sinusoidal(np.asarray(distance), width, theta=self.theta)
 
-    def scores(
+    def _scores(
         self,
         q: Any,
         k: Any,

@@ -85,7 +85,7 @@ class XPos(Encoding):
             )
         ]
 
-    def scores(
+    def _scores(
         self,
         q: Any,
         k: Any,
