@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from ropewalk import InputError
 from ropewalk.cli.main import main
 from ropewalk.encodings import ALiBi, LogN, ReRoPE, Rotary

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from ropewalk.encodings import (
     ENCODINGS,
@@ -214,13 +213,12 @@ def test_examples_are_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("encoding", EXAMPLES, ids=lambda e: e.kind)
-def test_every_encoding_learns(encoding: Encoding, tmp_path: Path, short_texts: None) -> None:
+@pytest.mark.usefixtures("short_texts")
+def test_every_encoding_learns(encoding: Encoding, tmp_path: Path) -> None:
     """Thirty steps on few different letters: the loss falls, and every parameter moves."""
     model = Decoder(SHAPE, encoding, 1)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    training = Training(
-        length=LENGTH, batch=2, steps=30, warmup=5, peak_rate=0.01, check_every=10
-    )
+    training = Training(length=LENGTH, batch=2, steps=30, warmup=5, peak_rate=0.01, check_every=10)
     trainer = Trainer(model, training, Data(recall_share=0.5), 1, tmp_path)
     assert list(trainer.steps(lambda: 0.0)) == list(range(1, 31))
     losses = [entry["training_bits"] for entry in trainer.log]
@@ -236,8 +234,9 @@ def test_every_encoding_learns(encoding: Encoding, tmp_path: Path, short_texts: 
 
 
 @pytest.mark.parametrize("killed_at", [3, 20, 33])
+@pytest.mark.usefixtures("short_texts")
 def test_a_killed_training_goes_on_as_if_nothing_was(
-    killed_at: int, tmp_path: Path, short_texts: None, monkeypatch: pytest.MonkeyPatch
+    killed_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Saves lie between checks, so that what a check averages is cut too.
     monkeypatch.setattr(training_module, "_SAVE_EVERY", 10)
@@ -266,8 +265,9 @@ def test_a_killed_training_goes_on_as_if_nothing_was(
     assert sorted(p.name for p in (tmp_path / "killed").iterdir()) == [LOG, STATE]
 
 
+@pytest.mark.usefixtures("short_texts")
 def test_a_kill_while_saving_leaves_the_state_before(
-    tmp_path: Path, short_texts: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training_module, "_SAVE_EVERY", 2)
     training = Training(length=LENGTH, batch=1, steps=6, check_every=3)
@@ -293,9 +293,8 @@ def test_a_kill_while_saving_leaves_the_state_before(
     assert trainer().done == 2
 
 
-def test_fine_tuning_goes_on_in_the_data(
-    tmp_path: Path, short_texts: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("short_texts")
+def test_fine_tuning_goes_on_in_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     inner = training_module.batch
 
@@ -335,9 +334,8 @@ def test_skipped_positions_are_two_runs_within_the_length() -> None:
     assert not torch.equal(again, skipped_positions(training, 8, 5))
 
 
-def test_skips_reach_the_model(
-    tmp_path: Path, short_texts: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("short_texts")
+def test_skips_reach_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(length=LENGTH, batch=2, steps=1, skips=256)
     model = Decoder(SHAPE, Rotary(rope=ROPE.with_scaling(YaRN(factor=4, original_length=64))))
     seen = []

@@ -90,8 +90,14 @@ def _two_machines(**head: Any) -> Iterator[Any]:
 
     # Workers are polite by default; beside other programs they would not start for minutes.
     # The paths of Ray's sockets must be short, shorter than those of tmp_path.
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
-    settings = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    folder = tempfile.mkdtemp(prefix="ray")
+    settings = {
+        "RAY_worker_niceness": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_TMPDIR": folder,
+    }
+    # Ray notes its latest cluster there, and does not make the folder.
+    (Path(folder) / "ray").mkdir()
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     node = {"num_cpus": 1, "object_store_memory": 80_000_000}
@@ -254,6 +260,7 @@ def _hide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(on_ray, "open_lab", elsewhere)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_results_come_back_from_machines_with_disks_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

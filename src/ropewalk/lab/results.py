@@ -17,8 +17,8 @@ from .units import planned_units
 from .work import results_of
 
 COLUMNS = (
-    "study", "model", "seed", "what", "measure", "protocol", "method", "factor", "length", "document",
-    "distance", "step", "metric", "value", "trials",
+    "study", "model", "seed", "what", "measure", "protocol", "method", "factor", "length",
+    "document", "distance", "step", "metric", "value", "trials",
 )  # fmt: skip
 
 

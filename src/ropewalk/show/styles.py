@@ -33,6 +33,7 @@ _STYLES: dict[str, tuple[str, str, str]] = {
     "dual-chunk": ("#E69F00", "p", "--"),
     "dual-chunk-log-n": ("#E69F00", "<", ":"),
     "log-n": ("#999999", ">", ":"),
+    "pose": ("#CC79A7", "D", "-."),
 }
 _OTHERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 

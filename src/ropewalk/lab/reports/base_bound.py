@@ -111,15 +111,16 @@ def _answers(found: Found) -> list[str]:
     beyond = []
     for name in found.study.models:
         shares = _shares(found, name)
-        far = [d for d in shares if d > predicted[name]]
+        # At the predicted distance itself the sum is below 0: there it should fail.
+        far = [d for d in shares if d >= predicted[name]]
         if far:
             hits, trials = (sum(shares[d][i] for d in far) for i in (0, 1))
-            near = [d for d in shares if d <= predicted[name]]
+            near = [d for d in shares if d < predicted[name]]
             h, t = (sum(shares[d][i] for d in near) for i in (0, 1))
             before = f"{h / t:.0%}" if t else "-"
-            beyond.append(f"{name} {before} before, {hits / trials:.0%} beyond")
+            beyond.append(f"{name} {before} before, {hits / trials:.0%} from there on")
     out.append(
-        f"Lines found before and beyond the predicted distance (asked for up to {farthest}): "
+        f"Lines found before and from the predicted distance on (asked for up to {farthest}): "
         + "; ".join(beyond)
         + "."
     )

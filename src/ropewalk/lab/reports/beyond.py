@@ -30,7 +30,8 @@ def page(found: Found) -> Page:
             Plot(
                 "protocols",
                 "The same models on the same documents, measured in three ways: mean loss over "
-                "the seeds by length. The dashed line crops to the trained length.",
+                "the seeds by length. The dashed line crops to the trained length; a learned table "
+                "ends there.",
                 (13.0, 5.0),
                 lambda figure: _draw(figure, found, list(found.study.models)),
             )

@@ -180,7 +180,7 @@ def _draw(figure: Any, found: Found) -> None:
             if r is None:
                 continue
             look = keywords(name)
-            x = place + (index - len(rivals) / 2) * 0.09
+            x = place + (index - (len(rivals) - 1) / 2) * 0.09
             right.errorbar(
                 x, r[0], yerr=[[r[0] - r[1]], [r[2] - r[0]]], fmt=look["marker"] or "o",
                 color=look["color"], markersize=5, capsize=2, linewidth=1,

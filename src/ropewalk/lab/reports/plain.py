@@ -1,4 +1,4 @@
-"""The page of a study that asks no question of its own: curves, losses and retrieval as they are."""
+"""The page of a study that asks no question of its own: curves, losses, retrieval."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ def page(found: Found) -> Page:
         [name, mean_of(ends[name]).text(3), ", ".join(f"{v:.3f}" for v in ends[name])]
         for name in names
     ]
-    sections = {
-        "Loss at the end of training": table(["model", "bits per byte", "each seed"], rows)
-    }
+    sections = {"Loss at the end of training": table(["model", "bits per byte", "each seed"], rows)}
     for measure in found.study.measures:
         if measure.kind != "loss":
             continue
@@ -44,8 +42,10 @@ def page(found: Found) -> Page:
             )
         ],
         answers=[
-            f"Lowest held-out loss at the end of training: {best}, "
-            f"{mean_of(ends[best]).text(3)} bits per byte."
+            (
+                f"Lowest held-out loss at the end of training: {best}, "
+                f"{mean_of(ends[best]).text(3)} bits per byte."
+            )
         ],
         sections=sections,
     )

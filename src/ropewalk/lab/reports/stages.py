@@ -12,6 +12,8 @@ from ..results import Found
 from .page import Page, Plot, table
 
 _MEASURE, _TUNED, _TESTED = "stages", "slopes-held-out", "slopes-test"
+_NEAR = 1.25
+"""How far the close-up goes, times the lowest loss: cropping and what is about as good."""
 
 
 def page(found: Found) -> Page:
@@ -29,9 +31,9 @@ def page(found: Found) -> Page:
         plots=[
             Plot(
                 "stages",
-                "Loss on the same last bytes, and key-value retrieval, by context length: one "
-                "trained model per seed, stretched without training.",
-                (13.0, 5.6),
+                "Loss on the same last bytes, close up in the middle, and key-value retrieval, by "
+                "context length: one trained model per seed, stretched without training.",
+                (16.0, 5.6),
                 lambda figure: _draw(figure, found),
             )
         ],
@@ -211,18 +213,20 @@ def _slopes(found: Found) -> list[str]:
 
 def _draw(figure: Any, found: Found) -> None:
     lengths = _lengths(found)
-    left, right = figure.subplots(1, 2)
+    left, near, right = figure.subplots(1, 3)
     floor = min(mean_of(_bits(found, m, n)).value for m in _methods(found) for n in lengths)
     cap = 2.2 * floor
     x = [n / found.study.length for n in lengths]
     for name in _methods(found):
-        y = [min(mean_of(_bits(found, name, n)).value, cap) for n in lengths]
+        means = [mean_of(_bits(found, name, n)).value for n in lengths]
+        y = [min(mean, cap) for mean in means]
         left.plot(x, y, label=name, markersize=4.5, linewidth=1.2, **keywords(name))
+        near.plot(x, means, markersize=4.5, linewidth=1.2, **keywords(name))
         shares = [_hits(found, name, n) for n in lengths]
         if all(trials for _, trials in shares):
             z = [100 * hits / trials for hits, trials in shares]
             right.plot(x, z, label=name, markersize=4.5, linewidth=1.2, **keywords(name))
-    for axis in (left, right):
+    for axis in (left, near, right):
         axis.set_xscale("log", base=2)
         axis.set_xticks(x, [f"{v:g}×" for v in x])
         axis.minorticks_off()
@@ -231,8 +235,11 @@ def _draw(figure: Any, found: Found) -> None:
     left.set_ylim(0.97 * floor, math.nextafter(cap, math.inf))
     left.set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
     left.set_title("loss on the same last bytes", fontsize=10)
+    near.set_ylim(0.985 * floor, _NEAR * floor)
+    near.set_ylabel("bits per byte")
+    near.set_title(f"the same up to {_NEAR - 1:.0%} above the lowest", fontsize=10)
     right.set_ylim(-3, 103)
     right.set_ylabel("lines found, % of trials")
     right.set_title("key-value retrieval, all depths", fontsize=10)
     lines, labels = left.get_legend_handles_labels()
-    figure.legend(lines, labels, loc="outside lower center", ncols=6, fontsize=9)
+    figure.legend(lines, labels, loc="outside lower center", ncols=9, fontsize=9)

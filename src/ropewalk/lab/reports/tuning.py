@@ -184,8 +184,12 @@ def _draw(figure: Any, found: Found) -> None:
         y = [100 * hits / max(1, trials) for hits, trials in shares]
         right.plot(x, y, linewidth=1.2, markersize=5, **look)
         top = max(top, *(m.value for m in means))
-    left.set_ylim(long.low - 0.05, min(top + 0.1, 2.2 * long.value))
-    left.set_ylabel("bits per byte (lower is better); bars: 95 % over seeds")
+    cap = 1.6 * long.value
+    left.set_ylim(long.low - 0.05, min(top + 0.1, cap))
+    cut = f"; cut off at {cap:.2f}" if top + 0.1 > cap else ""
+    left.set_ylabel("bits per byte (lower is better)")
+    left.set_title(f"loss at {target:,} bytes; bars: 95 % over seeds{cut}", fontsize=10)
+    right.set_title("key-value retrieval, all depths", fontsize=10)
     right.set_ylabel("lines found, % of trials")
     right.set_ylim(-3, 103)
     for axis in (left, right):
