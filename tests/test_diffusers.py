@@ -24,7 +24,8 @@ from ropewalk.encodings.lane_turns import LaneTurns
 from ropewalk.models import read
 from ropewalk.models.diffusers import read_diffusers
 from ropewalk.models.plan import Axes
-from ropewalk.models.rows.diffusers import DENOISERS, WITHOUT_ROPE
+from ropewalk.models.rows.diffusers import DENOISERS
+from ropewalk.models.rows.diffusers_without_rope import WITHOUT_ROPE
 
 ROTATIONS = json.loads(STORED.read_text(encoding="utf-8"))
 

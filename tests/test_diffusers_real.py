@@ -17,7 +17,8 @@ from diffusers_classes import CASES, built, rotated
 from test_diffusers import ROTATIONS, config, positions_of
 
 from ropewalk.models.diffusers import read_diffusers
-from ropewalk.models.rows.diffusers import DENOISERS, WITHOUT_ROPE
+from ropewalk.models.rows.diffusers import DENOISERS
+from ropewalk.models.rows.diffusers_without_rope import WITHOUT_ROPE
 
 NEEDED = {
     "CogVideoXTransformer3DModel": {"use_rotary_positional_embeddings": True},

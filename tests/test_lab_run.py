@@ -56,6 +56,7 @@ check_every = 90
 encoding = { kind = "rotary" }
 [models.learned]
 encoding = { kind = "learned", length = 64 }
+training = { steps = 230 }
 [models.tuned]
 start = "rope"
 method = "yarn"

@@ -111,6 +111,8 @@ def test_equal_models_of_one_study_are_trained_once(tmp_path: Path) -> None:
     study = study_of(tmp_path, text)
     found = trainings(study)
     assert found["rope"] == found["again"]
+    # The digest alone tells two seeds apart: others refer to a training by it.
+    assert len({key.rpartition("-")[2] for key in found["rope"].values()}) == 2
     assert [u.kind for u in units_of(study)] == ["model", "model", "loss", "loss"]
     assert len(planned_units(study)) == 8
 

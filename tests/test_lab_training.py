@@ -127,6 +127,10 @@ def test_a_batch_depends_on_seed_and_step_only() -> None:
         True
     ] * 4
     assert [(weights[i] == 0).any() for i in range(8)] == [True, True, *[False] * 6]
+    # A weight stands beside the byte that is to be told, and the heavy ones are digits.
+    heavy = rows[:, 1:][weights == 4]
+    assert len(heavy) >= 8
+    assert set(heavy.tolist()) <= set(b"0123456789")
 
 
 @pytest.mark.parametrize("length", [32, 33, 64, 100, 513])
@@ -291,6 +295,25 @@ def test_a_kill_while_saving_leaves_the_state_before(
             list(steps)
     assert (tmp_path / STATE).read_bytes() == kept
     assert trainer().done == 2
+
+
+@pytest.mark.usefixtures("short_texts")
+def test_a_loss_is_the_weighted_mean(tmp_path: Path) -> None:
+    training, data = Training(length=LENGTH, batch=2, steps=1), Data(recall_share=1.0)
+    model = Decoder(SHAPE, NoPE(), 2)
+    rows, weights = batch(TEXT, 0, 2, 2, LENGTH, data)
+    tokens, weight = torch.from_numpy(rows), torch.from_numpy(weights).double()
+    trainer = Trainer(model, training, data, 2, tmp_path)
+    with torch.no_grad(), training_module.autocast(trainer.dtype):
+        logits = model(tokens[:, :-1])
+    nats = -logits.double().log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
+    wanted = float((nats * weight).sum() / weight.sum()) / math.log(2)
+    list(trainer.steps(lambda: 0.0))
+    # Kept to five digits; below that, float32 sums of 128 losses of about 6 nats.
+    bound = 0.5e-5 + 128 * 6 * 2.0**-24
+    assert trainer.log[0]["training_bits"] == pytest.approx(wanted, abs=bound)
+    # Unweighted it is another number.
+    assert abs(float(nats.mean()) / math.log(2) - wanted) > 100 * bound
 
 
 @pytest.mark.usefixtures("short_texts")

@@ -10,8 +10,10 @@ from ..rope import MOST_LANES, Rope
 from .keyed_file import KeyedFile
 from .layers import LayerKind
 from .plan import Axes, LayerPositions, ModelPositions, Sourced, Tower
-from .rows.diffusers import DENOISERS, WITHOUT_ROPE, Denoiser
+from .rows.denoiser import Denoiser
+from .rows.diffusers import DENOISERS
 from .rows.diffusers_layouts import Heads
+from .rows.diffusers_without_rope import WITHOUT_ROPE
 from .spellings import hint
 
 

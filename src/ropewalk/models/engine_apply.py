@@ -18,9 +18,10 @@ from .engine_settings import EngineSettings
 from .families import FAMILIES
 from .fragment import Fragment
 from .hf_blocks import read_blocks
-from .hf_scaling import Surroundings, scaling_of
+from .hf_scaling import scaling_of
 from .plan import LayerPositions, ModelPositions, Sourced
 from .spellings import BLOCKS, NESTED_TEXT, SPELLINGS, hint
+from .surroundings import Surroundings
 
 _BLOCK_LEVEL = frozenset({*BLOCKS, "rope_theta", "partial_rotary_factor"})
 _OWN_SCALINGS = (Plain, Linear, YaRN)

@@ -15,9 +15,10 @@ from .config_file import ConfigFile
 from .families import TRAINED_LENGTHS
 from .hf_axes import axes_of, with_rope
 from .hf_heads import Head, Heads
-from .hf_scaling import Block, Surroundings, scaling_of
+from .hf_scaling import Block, scaling_of
 from .plan import Axes, LogNTemperature, QueryTemperature, Sourced
 from .spellings import LOCAL_KINDS
+from .surroundings import Surroundings
 
 
 @dataclass(frozen=True)

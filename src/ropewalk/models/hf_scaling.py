@@ -25,6 +25,7 @@ from ..scaling.base import is_number
 from .config_file import ConfigFile
 from .plan import Sourced
 from .spellings import BLOCK_KEYS, KIND_ALIASES, hint
+from .surroundings import Surroundings
 
 _KEYS_OF_A_SCALING = ("factor", "short_factor", "long_factor", "low_freq_factor")
 """Keys that make no sense without a scaling: with them, a missing rope_type is an error."""
@@ -154,21 +155,6 @@ class Block:
         if kind != name:
             self.config.note(f"{self.path}: {name!r} means {kind!r} here")
         return kind
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a scaling needs from outside its block.
-
-    Attributes:
-        stated_length: the length the file says the model can take.
-        plain_length: the trained length of a model without scaling.
-        share: share of the lanes that turn, for proportional rope.
-    """
-
-    stated_length: int | None
-    plain_length: int | None
-    share: float
 
 
 def scaling_of(block: Block, around: Surroundings) -> Scaling:

@@ -6,15 +6,13 @@ is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..keyed_file import KeyedFile
 from ..layers import LayerKind
+from .denoiser import Denoiser
 from .diffusers_layouts import (
     Key,
-    Layout,
     doubled_in_pairs,
     eighths,
     equal_ladders,
@@ -27,38 +25,6 @@ from .diffusers_layouts import (
     sixths,
     two_lists,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Denoiser:
-    """One class.
-
-    Attributes:
-        layout: from the config and its heads to the rope.
-        layers: keys that count layers, which add up.
-        heads: key of the number of heads.
-        head_dim: key of the lanes of a head; None where they are width / heads.
-        width: key of the width, where ``head_dim`` is None; None for what ``total`` adds up to.
-        total: key of a list whose sum is the lanes of a head; heads are then width / lanes.
-        kv_heads: key of the number of key-value heads.
-        only_if: a key, the values with which there is this rope, the default of the class, and
-            what the model has instead.
-        kinds: from the config and the number of layers to the layers, where they differ.
-        beside: ropes of other streams: path, layout, and how their heads are told.
-        remarks: what a user should know: what the positions are and who computes them.
-    """
-
-    layout: Layout
-    layers: tuple[Key, ...] = (("num_layers", 0),)
-    heads: Key = ("num_attention_heads", 0)
-    head_dim: Key | None = ("attention_head_dim", 0)
-    width: Key | None = None
-    total: Key | None = None
-    kv_heads: Key | None = None
-    only_if: tuple[str, tuple[Any, ...], Any, str] | None = None
-    kinds: Callable[[KeyedFile, int], list[LayerKind]] | None = None
-    beside: Mapping[str, Denoiser] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
 
 
 def _alternating(file: KeyedFile, count: int) -> list[LayerKind]:
@@ -417,42 +383,3 @@ DENOISERS: dict[str, Denoiser] = {
     ),
 }  # fmt: skip
 """Every class that turns queries and keys, by ``_class_name``."""
-
-_ADDED = "sinusoidal positions, added to the patches"
-_CONVOLUTIONS = "no position encoding: it is made of convolutions and attention without positions"
-
-WITHOUT_ROPE: dict[str, str] = {
-    "MochiTransformer3DModel": "a rotation whose frequencies are learned, for every head and axis "
-    "(pos_frequencies of the weights): the config does not determine them",
-    "SanaWMTransformer3DModel": "a rope over patches, and rays of the camera beside it in part of "
-    "the lanes, which are input and no positions",
-    **dict.fromkeys(
-        ("SD3Transformer2DModel", "SD3ControlNetModel", "PixArtTransformer2DModel",
-         "DiTTransformer2DModel", "LatteTransformer3DModel", "CogView3PlusTransformer2DModel"),
-        _ADDED,
-    ),
-    **dict.fromkeys(
-        ("SanaTransformer2DModel", "SanaControlNetModel"),
-        "no position encoding, or sinusoidal positions with interpolation_scale",
-    ),
-    "AuraFlowTransformer2DModel": "learned absolute positions",
-    "PriorTransformer": "learned absolute positions",
-    "MiniMaxMusic3RVQDepthDecoder": "learned absolute positions",
-    "UVit2DModel": "learned absolute positions",
-    "T5FilmDecoder": "sinusoidal positions, added to the frames",
-    "RFD4ProteinaTransformer": "biases from features of pairs",
-    "Transformer2DModel": "sinusoidal positions, or none, by its kind of input",
-    "DreamLiteTransformer2DModel": "no position encoding",
-    "TransformerTemporalModel": "sinusoidal positions, or none, by positional_embeddings",
-    **dict.fromkeys(
-        ("UNet1DModel", "UNet2DModel", "UNet2DConditionModel", "UNet3DConditionModel",
-         "UNetMotionModel", "UNetSpatioTemporalConditionModel", "I2VGenXLUNet", "Kandinsky3UNet",
-         "StableCascadeUNet", "ControlNetModel", "ControlNetUnionModel", "SparseControlNetModel",
-         "AutoencoderKL", "AutoencoderTiny", "AutoencoderDC", "AutoencoderKLWan",
-         "AutoencoderKLCogVideoX", "AutoencoderKLHunyuanVideo", "AutoencoderKLMochi",
-         "AutoencoderKLLTXVideo", "AutoencoderKLQwenImage", "AutoencoderKLAllegro",
-         "AutoencoderKLCosmos", "AutoencoderOobleck", "VQModel"),
-        _CONVOLUTIONS,
-    ),
-}  # fmt: skip
-"""Classes of diffusers that are known to have no rope from their config, and what they have."""
