@@ -127,10 +127,10 @@ def test_a_batch_depends_on_seed_and_step_only() -> None:
         True
     ] * 4
     assert [(weights[i] == 0).any() for i in range(8)] == [True, True, *[False] * 6]
-    # A weight stands beside the byte that is to be told, and the heavy ones are digits.
+    # A weight stands beside the byte that is to be told, and the heavy ones are capitals.
     heavy = rows[:, 1:][weights == 4]
     assert len(heavy) >= 8
-    assert set(heavy.tolist()) <= set(b"0123456789")
+    assert set(heavy.tolist()) <= set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 @pytest.mark.parametrize("length", [32, 33, 64, 100, 513])
@@ -140,22 +140,22 @@ def test_recall_lines_repeat_what_they_planted(length: int) -> None:
     for _ in range(40):
         text, weights = recall_sequence(TEXT, rng, length)
         assert len(text) == len(weights) == length + 1
-        found = list(re.finditer(rb"\n#([a-z]{3})=(\d{4})\n", text))
+        found = list(re.finditer(rb"\n#([A-Z]{2})([A-Z]{4})\n", text))
         planted: dict[bytes, bytes] = {}
         wanted = np.ones(length + 1, np.float32)
         for line in found:
             wanted[line.start() : line.end()] = 0
             if line[1] in planted:
                 assert planted[line[1]] == line[2]
-                # The four digits, and nothing of the name.
+                # The four letters, and nothing of the name.
                 wanted[line.start(2) : line.end(2)] = 4
                 repeats += 1
             planted[line[1]] = line[2]
-        assert len(planted) == max(1, length // 64)
+        assert len(planted) == max(1, length // 48)
         assert 2 * len(planted) <= len(found) <= 3 * len(planted)
         assert (weights == wanted).all()
         # All but the lines is one stretch of the text.
-        assert re.sub(rb"\n#[a-z]{3}=\d{4}\n", b"", text) in TEXT
+        assert re.sub(rb"\n#[A-Z]{6}\n", b"", text) in TEXT
     assert repeats >= 40
 
 
@@ -304,7 +304,9 @@ def test_a_loss_is_the_weighted_mean(tmp_path: Path) -> None:
     rows, weights = batch(TEXT, 0, 2, 2, LENGTH, data)
     tokens, weight = torch.from_numpy(rows), torch.from_numpy(weights).double()
     trainer = Trainer(model, training, data, 2, tmp_path)
-    with torch.no_grad(), training_module.autocast(trainer.dtype):
+    # With and without gradients attention takes two ways, which bfloat16 would round apart.
+    trainer.dtype = None
+    with torch.no_grad():
         logits = model(tokens[:, :-1])
     nats = -logits.double().log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
     wanted = float((nats * weight).sum() / weight.sum()) / math.log(2)

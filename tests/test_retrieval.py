@@ -50,11 +50,11 @@ def trials(**options: object) -> list[TokenTrial]:
 def test_lines_say_a_value_and_ask_for_it() -> None:
     rng = random.Random(0)
     pairs = [key_value.draw_pair(rng) for _ in range(500)]
-    assert all(re.fullmatch("[a-z]{3}", name) and re.fullmatch(r"\d{4}", v) for name, v in pairs)
-    assert {v[0] for _, v in pairs} == set("0123456789")
-    assert len({name for name, _ in pairs}) > 450
-    assert key_value.line("abc", "0123") == "\n#abc=0123\n"
-    assert key_value.ask("abc") == "\n#abc="
+    assert all(re.fullmatch("[A-Z]{2}", name) and re.fullmatch("[A-Z]{4}", v) for name, v in pairs)
+    assert {v[0] for _, v in pairs} == set("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    assert len({name for name, _ in pairs}) > 300
+    assert key_value.line("AB", "WXYZ") == "\n#ABWXYZ\n"
+    assert key_value.ask("AB") == "\n#AB"
 
 
 def test_a_key_value_trial_is_a_line_and_its_name_again() -> None:
@@ -63,23 +63,23 @@ def test_a_key_value_trial_is_a_line_and_its_name_again() -> None:
     for trial in found:
         text = bytes(trial.tokens).decode()
         assert len(text) == 300
-        asked = re.search(r"\n#([a-z]{3})=(\d{4})$", text)
+        asked = re.search("\n#([A-Z]{2})([A-Z]{4})$", text)
         assert asked is not None
         name, value = asked.groups()
         names.add(name)
         assert trial.answer == 4
-        planted = text.index(f"\n#{name}={value}\n")
-        # From the value's first digit in the line to that at the end.
-        assert trial.distance == (300 - 4) - (planted + len("\n#abc="))
+        planted = text.index(f"\n#{name}{value}\n")
+        # From the value's first letter in the line to that at the end.
+        assert trial.distance == (300 - 4) - (planted + len("\n#AB"))
         assert text.count("#") == 2
         # The filler is one stretch of a text.
-        filler = text[:planted] + text[planted + 11 : -10]
+        filler = text[:planted] + text[planted + 9 : -8]
         assert any(filler in bytes(d.tokens).decode() for d in texts().documents)
     assert len(names) == 12
     # All depths: the twelfths of the room, from the farthest on.
-    room = 300 - 11 - 10
+    room = 300 - 9 - 8
     assert [t.distance for t in found] == [
-        300 - 4 - 6 - round((i + 0.5) / 12 * room) for i in range(12)
+        300 - 4 - 4 - round((i + 0.5) / 12 * room) for i in range(12)
     ]
 
 
@@ -93,20 +93,20 @@ def test_distances_are_those_asked_for_in_turn(probe: str) -> None:
         assert len(text) == 300
         # The answer to a passkey question begins with a space.
         answer = text[-trial.answer :].strip()
-        line = f"={answer}\n" if probe == "key-value" else statement(answer)
-        begin = text.index(line) + (probe == "key-value")
+        line = f"{answer}\n" if probe == "key-value" else statement(answer)
+        begin = text.index(line)
         assert 300 - trial.answer - begin == trial.distance
 
 
 def test_the_nearest_and_the_farthest_distance_fit_and_no_other() -> None:
-    room = 300 - 11 - 10
-    for distance in (11, 11 + room):
+    room = 300 - 9 - 8
+    for distance in (9, 9 + room):
         (trial,) = trials(count=1, distances=(distance,))
         assert trial.distance == distance
         assert bytes(trial.tokens).decode().count("#") == 2
-    for distance in (10, 12 + room):
+    for distance in (8, 10 + room):
         with pytest.raises(
-            InputError, match=rf"distances: got {distance}, expected 11 to {11 + room}"
+            InputError, match=rf"distances: got {distance}, expected 9 to {9 + room}"
         ):
             trials(count=1, distances=(distance,))
 
@@ -121,12 +121,12 @@ def test_distances_count_tokens_not_letters() -> None:
     )  # fmt: skip
     for trial in found:
         assert len(trial.tokens) == 100
-        # "\n#", "ab", "c=", then the value: two tokens.
+        # "\n#", "AB", then the value: two tokens.
         assert trial.answer == 2
         assert trial.tokens[-2:] == trial.tokens[98 - trial.distance :][:2]
-        name = text_of(trial.tokens[-5:-2])
-        assert re.fullmatch(r"\n#[a-z]{3}=", name)
-        assert text_of(trial.tokens[95 - trial.distance :][:3]) == name
+        name = text_of(trial.tokens[-4:-2])
+        assert re.fullmatch("\n#[A-Z]{2}", name)
+        assert text_of(trial.tokens[96 - trial.distance :][:2]) == name
     assert [t.distance for t in found] == [20, 33] * 3
 
 
@@ -139,6 +139,6 @@ def test_the_same_seed_gives_the_same_trials() -> None:
 
 
 def test_too_short_a_text_is_refused() -> None:
-    with pytest.raises(InputError, match="more than 21 for a key-value trial"):
-        trials(length=21)
-    assert trials(length=22, count=1)[0].distance in (11, 12)
+    with pytest.raises(InputError, match="more than 17 for a key-value trial"):
+        trials(length=17)
+    assert trials(length=18, count=1)[0].distance in (9, 10)

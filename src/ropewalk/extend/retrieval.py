@@ -95,7 +95,7 @@ def trials_of(
         answer = len(asked) - shared
         skipped = 0
         if not kind.whole_statement:
-            skipped = _shared(_ids(tokenizer, stated[: stated.index(answer_text)]), planted)
+            skipped = _shared(_ids(tokenizer, stated[: stated.rindex(answer_text)]), planted)
         room = length - len(planted) - len(asked)
         if room < 1:
             raise InputError(

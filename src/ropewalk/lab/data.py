@@ -11,6 +11,7 @@ The batch of a step depends on the seed and the step only, so every encoding see
 from __future__ import annotations
 
 import random
+import string
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +22,14 @@ from ..extend.key_value import draw_pair, line
 
 BYTES = 256
 """Size of the vocabulary: a token is a byte."""
-_PAIRS_EACH = 64
+_PAIRS_EACH = 48
 _ANSWER_WEIGHT = 4.0
-_ALPHABETS = ("0123456789", "0123456789abcdef", "abcdefghijklmnopqrstuvwxyz_ ")
+_ALPHABETS = (
+    "".join(map(chr, range(33, 127))),
+    string.ascii_letters + string.digits,
+    string.ascii_uppercase,
+)
+# With a dozen signs one byte says little of the next, and nothing of repeating is learned.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +69,11 @@ def recall_sequence(text: bytes, rng: random.Random, length: int) -> Sequence:
     where they appear first) has weight 0; values asked for count several times.
     """
     events: list[tuple[float, int]] = []
-    pairs = [draw_pair(rng) for _ in range(max(1, length // _PAIRS_EACH))]
+    values: dict[str, str] = {}
+    while len(values) < max(1, length // _PAIRS_EACH):
+        name, value = draw_pair(rng)
+        values.setdefault(name, value)
+    pairs = list(values.items())
     for index in range(len(pairs)):
         at = _far_apart(rng)
         events += [(place, index) for place in at]
@@ -79,9 +89,9 @@ def recall_sequence(text: bytes, rng: random.Random, length: int) -> Sequence:
         out += [filler[done:cut], piece.encode()]
         weights.append(np.ones(cut - done, np.float32))
         of_line = np.zeros(len(piece), np.float32)
-        value = len(pairs[index][1])
+        answer = len(pairs[index][1])
         if index in seen:
-            of_line[-value - 1 : -1] = _ANSWER_WEIGHT
+            of_line[-answer - 1 : -1] = _ANSWER_WEIGHT
         weights.append(of_line)
         seen.add(index)
         done = cut

@@ -40,6 +40,11 @@ class Found:
     others: dict[tuple[str, str, int], Any]
     configs: dict[str, Any]
 
+    def measured(self, measure: str) -> list[str]:
+        """Return the models that a measurement has results of, in the study's order."""
+        names = {model for name, model, _ in self.measurements if name == measure}
+        return [name for name in self.study.models if name in names]
+
     def curve(self, model: str, seed: int) -> tuple[list[int], list[float]]:
         """Return steps and held-out bits per byte of a training."""
         log = self.trainings[model, seed]["log"]

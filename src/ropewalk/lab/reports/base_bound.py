@@ -31,8 +31,8 @@ def page(found: Found) -> Page:
         sections={"Predicted and measured": _reach_table(found), "By distance": _table(found)},
         protocol=[
             (
-                "Retrieval: a line `#abc=1234` planted so that its value is the given number of "
-                "bytes before the answer, in text of the trained length; all four digits must be "
+                "Retrieval: a line `#ABWXYZ` planted so that its value is the given number of "
+                "bytes before the answer, in text of the trained length; all four of WXYZ must be "
                 "first choices. Trials of all seeds together, 95 % Wilson intervals. A distance is "
                 f"reached while at least {REACHED:.0%} are found; the measured reach is the "
                 "farthest distance before the first that is not."
@@ -44,6 +44,10 @@ def page(found: Found) -> Page:
             ),
         ],
     )
+
+
+def _models(found: Found) -> list[str]:
+    return found.measured(_DISTANCE)
 
 
 def _shares(found: Found, model: str) -> dict[int, tuple[int, int]]:
@@ -68,9 +72,9 @@ def reach(shares: dict[int, tuple[int, int]]) -> int | None:
 
 
 def _reach_table(found: Found) -> list[str]:
-    first = next(iter(found.study.models))
+    first = _models(found)[0]
     rows = []
-    for name in found.study.models:
+    for name in _models(found):
         measured = reach(_shares(found, name))
         loss = found.bits(_LOSS, name, "none", found.study.length)
         start = found.bits(_LOSS, first, "none", found.study.length)
@@ -90,9 +94,9 @@ def _reach_table(found: Found) -> list[str]:
 
 
 def _table(found: Found) -> list[str]:
-    distances = list(_shares(found, next(iter(found.study.models))))
+    distances = list(_shares(found, _models(found)[0]))
     rows = []
-    for name in found.study.models:
+    for name in _models(found):
         shares = _shares(found, name)
         rows.append([name, *(f"{hits / trials:.0%}" for hits, trials in shares.values())])
     return table(["model", *map(str, distances)], rows)
@@ -101,15 +105,15 @@ def _table(found: Found) -> list[str]:
 def _answers(found: Found) -> list[str]:
     predicted = found.study.settings["predicted"]
     out = []
-    measured = {name: reach(_shares(found, name)) for name in found.study.models}
+    measured = {name: reach(_shares(found, name)) for name in _models(found)}
     told = ", ".join(
         f"{name} {predicted[name]} against {'none' if m is None else m}"
         for name, m in measured.items()
     )
     out.append(f"Predicted first failure against measured reach, bytes: {told}.")
-    farthest = max(_shares(found, next(iter(found.study.models))))
+    farthest = max(_shares(found, _models(found)[0]))
     beyond = []
-    for name in found.study.models:
+    for name in _models(found):
         shares = _shares(found, name)
         # At the predicted distance itself the sum is below 0: there it should fail.
         far = [d for d in shares if d >= predicted[name]]
@@ -154,7 +158,7 @@ def _draw(figure: Any, found: Found) -> None:
     axis = figure.subplots()
     predicted = found.study.settings["predicted"]
     last = 0
-    for name, color in zip(found.study.models, _COLORS, strict=False):
+    for name, color in zip(_models(found), _COLORS, strict=False):
         shares = _shares(found, name)
         x = list(shares)
         last = max(last, *x)

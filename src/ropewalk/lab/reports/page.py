@@ -89,6 +89,7 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
             f"Seeds {', '.join(map(str, study.seeds))}: with one seed all models see the same "
             "batches in the same order and start from the same weights, as far as they share them."
         ),
+        *_further(found),
         *more,
         (
             "Intervals over seeds are 95 % by Student's t; differences and ratios are taken "
@@ -102,6 +103,17 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
         ),
     ]
     return [f"- {line}" for line in lines]
+
+
+def _further(found: Found) -> list[str]:
+    """Say which trainings go on from the end of others."""
+    told = [
+        f"{name} from {plan.start} ({plan.training.steps:,} steps of {plan.training.batch} x "
+        f"{plan.training.length:,} bytes)"
+        for name, plan in found.study.models.items()
+        if plan.start is not None
+    ]
+    return [f"Trained further: {', '.join(told)}."] if told else []
 
 
 def markdown(found: Found, page: Page, pictures: Sequence[str]) -> str:

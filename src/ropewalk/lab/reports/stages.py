@@ -43,8 +43,8 @@ def page(found: Found) -> Page:
             (
                 f"{len(_any(found).documents)} documents of {lengths[-1]:,} bytes of the standard "
                 f"library's test suite; the last {_any(found).scored} bytes are scored. Retrieval: "
-                "a line `#abc=1234` at all depths, the name again at the end; right when all four "
-                "digits are first choices; trials of all seeds together, 95 % Wilson intervals. "
+                "a line `#ABWXYZ` at all depths, the name again at the end; right when all of WXYZ "
+                "are first choices; trials of all seeds together, 95 % Wilson intervals. "
                 "Each method is set to factor = length / trained length. ReRoPE's window is half "
                 "the trained length; Self-Extend keeps a quarter exact and takes the smallest "
                 "group that stays within it; dual chunk attention has chunks of three quarters "
@@ -59,7 +59,7 @@ def _any(found: Found) -> Any:
 
 
 def _model(found: Found) -> str:
-    return next(iter(found.study.models))
+    return found.measured(_MEASURE)[0]
 
 
 def _lengths(found: Found) -> list[int]:

@@ -46,11 +46,21 @@ def page(found: Found) -> Page:
             (
                 f"The same last {found.study.measures[0].scored} bytes of "
                 f"{len(_parts(found)[0].documents)} documents are scored. Retrieval: a line "
-                "`#abc=1234` at all depths, the name again at the end; all four digits must be "
+                "`#ABWXYZ` at all depths, the name again at the end; all four of WXYZ must be "
                 "first choices; trials of all seeds together, 95 % Wilson intervals."
             ),
         ],
     )
+
+
+def _models(found: Found) -> list[str]:
+    shown = {*found.measured(_STRETCHED), *found.measured(_TRAINED)}
+    return [name for name in found.study.models if name in shown]
+
+
+def _first(found: Found) -> str:
+    """The model that all others but the long one are made from."""
+    return found.measured(_STRETCHED)[0]
 
 
 def _parts(found: Found) -> list[Any]:
@@ -68,10 +78,10 @@ def _measured(found: Found, model: str) -> str:
 
 def _rows(found: Found) -> list[tuple[str, str, str]]:
     """Return label, model and method of every way that is compared."""
-    first = next(iter(found.study.models))
+    first = _first(found)
     out = [("cropped", first, "crop")]
     out += [(f"{name}, no training", first, name) for name in _ZERO_SHOT]
-    for name in found.study.models:
+    for name in _models(found):
         if name == first:
             continue
         cropped = name.startswith("control")
@@ -123,7 +133,7 @@ def _table(found: Found, length: int) -> list[str]:
 def _answers(found: Found) -> list[str]:
     target = _target(found)
     long = _bits(found, "long", "none", target)
-    first = next(iter(found.study.models))
+    first = _first(found)
     out = []
 
     def told(label: str, model: str, method: str) -> str:
@@ -138,7 +148,7 @@ def _answers(found: Found) -> list[str]:
         + "; ".join(told(name, first, name) for name in _ZERO_SHOT)
         + "."
     )
-    tuned = [n for n in found.study.models if n not in (first, "long") and "control" not in n]
+    tuned = [n for n in _models(found) if n not in (first, "long") and "control" not in n]
     out.append("After fine-tuning: " + "; ".join(told(n, n, "none") for n in tuned) + ".")
     out.append(
         "The control, trained 400 steps more at the short length and cropped: "
@@ -150,7 +160,7 @@ def _answers(found: Found) -> list[str]:
 
 def _draw(figure: Any, found: Found) -> None:
     target = _target(found)
-    first = next(iter(found.study.models))
+    first = _first(found)
     left, right = figure.subplots(1, 2)
     long = mean_of(_bits(found, "long", "none", target))
     left.axhspan(long.low, long.high, color="#dddddd", zorder=0)
@@ -162,7 +172,7 @@ def _draw(figure: Any, found: Found) -> None:
         series[name] = [(0, first, name)]
     series["crop"] = [(0, first, "crop")]
     series["pose"] = [(0, first, "yarn")]
-    for name in found.study.models:
+    for name in _models(found):
         kind, _, steps = name.rpartition("-")
         if steps.isdigit() and kind in (*series, "control"):
             cropped = kind == "control"
