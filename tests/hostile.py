@@ -196,6 +196,21 @@ SEEDS: dict[str, list[Any]] = {
             "num_attention_heads": 4, "num_hidden_layers": 2, "sliding_window": None,
             "max_position_embeddings": 4096}, "vision_config": {"model_type": "clip_vision_model"},
         },
+        {
+            "_class_name": "FluxTransformer2DModel", "_diffusers_version": "0.30.0",
+            "attention_head_dim": 32, "axes_dims_rope": [8, 12, 12], "num_attention_heads": 4,
+            "num_layers": 2, "num_single_layers": 3, "in_channels": 64,
+        },
+        {
+            "architecture": "eva02_base_patch14_448", "num_classes": 1000, "model_args": {},
+            "pretrained_cfg": {"input_size": [3, 448, 448]},
+        },
+        {
+            "model_type": "qwen", "hidden_size": 64, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "kv_channels": 16, "seq_length": 2048, "rotary_pct": 1.0,
+            "rotary_emb_base": 10000, "max_position_embeddings": 8192, "use_dynamic_ntk": True,
+            "use_logn_attn": True,
+        },
     ],
     "params": [
         {"dim": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 256,

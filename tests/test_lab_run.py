@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -31,7 +32,7 @@ from ropewalk.lab.reports import write_report
 from ropewalk.lab.results import COLUMNS, as_csv, collect
 from ropewalk.lab.schedule import run_here, share_done, unfinished
 from ropewalk.lab.scoring import ByteTokenizer, LabScorer, base_setting
-from ropewalk.lab.study import read_study
+from ropewalk.lab.study import ModelPlan, read_study
 from ropewalk.lab.training import STATE
 from ropewalk.lab.units import Unit, units_of
 from ropewalk.lab.work import DONE, RESULT, WEIGHTS, perform, results_of, trained_model
@@ -194,6 +195,22 @@ def test_killed_workers_and_drivers_lose_nothing(
         for journal in (tmp_path / unit.key).glob("journal-*.jsonl"):
             keys = [json.loads(line).get("key") for line in journal.read_text().splitlines()]
             assert len(set(keys)) == len(keys)
+
+
+def test_what_a_kill_cut_short_is_cleared_away(units: list[Unit], tmp_path: Path) -> None:
+    unit = dataclasses.replace(units[0], model=_one_step(units[0].model))
+    folder = tmp_path / unit.key
+    folder.mkdir(parents=True)
+    for name in (f"{STATE}.partial-123", "log.jsonl.partial-123"):
+        (folder / name).write_bytes(b"half")
+    perform(unit, tmp_path)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "config.json", DONE, "log.jsonl", WEIGHTS, RESULT,
+    ]  # fmt: skip
+
+
+def _one_step(plan: ModelPlan) -> ModelPlan:
+    return dataclasses.replace(plan, training=dataclasses.replace(plan.training, steps=1))
 
 
 def test_a_finished_study_starts_no_process(

@@ -90,8 +90,9 @@ def _train(unit: Unit, root: Path, folder: Path, tell: Tell) -> None:
         "environment": environment(),
     }
     write_atomically(folder / RESULT, json.dumps(result) + "\n")
-    # The optimizer's state is of no more use.
-    (folder / STATE).unlink(missing_ok=True)
+    # The optimizer's state is of no more use, nor is what a kill cut short.
+    for left in (folder / STATE, *folder.glob("*.partial-*")):
+        left.unlink(missing_ok=True)
 
 
 def texts_for(plan: MeasurePlan, length: int) -> TextSet:
