@@ -164,8 +164,8 @@ _FURTHER: dict[str, dict[str, Any]] = {
     "t5gemma2_text": {"dropout_rate": 0.0},
     "unlimited_ocr_text": {"num_key_value_heads": 4},
 }
-# Loops over layers make of a rounding what no bound of a few layers covers, if norms and gates
-# are far from what they are at first.
+# Loops over layers make of a rounding what no bound of a few layers covers, if scales and gates
+# are far from what they are at first: these are only varied.
 _KEEPS_VECTORS = ("dory",)
 
 
