@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ..extend.protocols import PROTOCOLS
 from .arguments import json_switch, on_cluster, optional_model, text_files
 
 # The baselines and one method of each stage.
@@ -29,7 +30,7 @@ _QUICK_METHODS = ("crop", "none", "linear", "ntk", "ntk-critical", "yarn")
 )
 @click.option(
     "--protocol",
-    type=click.Choice(["fixed", "prefix", "non-overlapping", "sliding"]),
+    type=click.Choice(list(PROTOCOLS)),
     default="fixed",
     show_default=True,
     help="fixed: the same last tokens at every length. prefix: the first N tokens, one pass. "

@@ -7,7 +7,7 @@ in blocks of queries, so that memory grows with the length and not with its squa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -76,9 +76,7 @@ def causal_attention(
             query, key, value, is_causal=length > 1, scale=scaling, enable_gqa=grouped
         )
         return out.transpose(1, 2).contiguous(), None
-    if grouped:
-        repeats = query.shape[1] // key.shape[1]
-        key, value = (t.repeat_interleave(repeats, dim=1) for t in (key, value))
+    key, value = ungrouped(key, query), ungrouped(value, query)
     blocks = []
     for start in range(0, length, _BLOCK):
         end = min(start + _BLOCK, length)
@@ -93,6 +91,12 @@ def causal_attention(
         part = (query[:, :, start:end], key[:, :, first:end], value[:, :, first:end])
         blocks.append(_attend(torch, *part, seen, scaling, softcap))
     return torch.cat(blocks, dim=2).transpose(1, 2).contiguous(), None
+
+
+def ungrouped(x: Any, query: Any) -> Any:
+    """Return keys or values with one head for each head of the queries."""
+    repeats = query.shape[1] // x.shape[1]
+    return x if repeats == 1 else x.repeat_interleave(repeats, dim=1)
 
 
 @dataclass(frozen=True)
@@ -128,9 +132,7 @@ def _encoded_attention(query: Any, key: Any, value: Any, scaling: float | None) 
     from ..encodings.modules import attend
 
     now = _ENCODED[-1]
-    if query.shape[1] != key.shape[1]:
-        repeats = query.shape[1] // key.shape[1]
-        key, value = (t.repeat_interleave(repeats, dim=1) for t in (key, value))
+    key, value = ungrouped(key, query), ungrouped(value, query)
     at = torch.arange(query.shape[2], device=query.device)
     out = attend(now.positions, query, key, value, at, at, length=now.length, scale=scaling)
     return out.transpose(1, 2).contiguous()
@@ -150,12 +152,12 @@ def _attend(
     return weights.to(value.dtype) @ value
 
 
-def register() -> str:
-    """Make the attention known to transformers; return the name to ask for."""
+def register(name: str = NAME, function: Callable[..., Any] = causal_attention) -> str:
+    """Make an attention known to transformers; return the name to ask for."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 
-    AttentionInterface.register(NAME, causal_attention)
+    AttentionInterface.register(name, function)
     # Masks are formed above, block by block: none is wanted from transformers.
-    AttentionMaskInterface.register(NAME, lambda *_, **__: None)
-    return NAME
+    AttentionMaskInterface.register(name, lambda *_, **__: None)
+    return name

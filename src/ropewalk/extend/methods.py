@@ -187,9 +187,7 @@ METHODS: dict[str, Method] = {
             "dual chunk attention: positions within, beside and between chunks, all below L",
             None,
             static=False,
-            remap=lambda rope, _, original: DualChunk(
-                rope=rope, chunk=original * 3 // 4, local=original // 4
-            ),
+            remap=lambda rope, _, original: _dual_chunk(rope, original),
             usual=False,
         ),
         Method(
@@ -198,8 +196,7 @@ METHODS: dict[str, Method] = {
             None,
             static=False,
             remap=lambda rope, _, original: LogN(
-                inner=DualChunk(rope=rope, chunk=original * 3 // 4, local=original // 4),
-                original_length=original,
+                inner=_dual_chunk(rope, original), original_length=original
             ),
             usual=False,
         ),
@@ -209,6 +206,11 @@ METHODS: dict[str, Method] = {
 
 USUAL = tuple(name for name, method in METHODS.items() if method.usual)
 """What a measurement takes that names no methods: what engines run from a config."""
+
+
+def _dual_chunk(rope: Rope, original: int) -> DualChunk:
+    """Return dual chunk attention whose chunk and local window make up L."""
+    return DualChunk(rope=rope, chunk=original * 3 // 4, local=original // 4)
 
 
 def _self_extend(rope: Rope, factor: float, original: int) -> SelfExtend:

@@ -62,18 +62,26 @@ def read_texts(files: Sequence[Path]) -> list[Document]:
     return documents
 
 
-def default_texts() -> tuple[list[Document], str]:
+_ORIGINS = {
+    "test": "the test suite of Python's standard library",
+    "held_out": "held-out modules of Python's standard library",
+}
+
+
+def default_texts(split: str = "test") -> tuple[list[Document], str]:
     """Return the standard library's files that the built-in model never saw, and their name.
 
-    Files of the test suite where this Python has one, else the held-out modules. Their order
-    is by hash of the path, so that the first few are no one subject.
+    Files of the test suite where this Python has one, else the held-out modules; the latter
+    at once for ``split="held_out"``. Their order is by hash of the path, so that the first few
+    are no one subject.
     """
     try:
-        documents = standard_library("test")
-        origin = "the test suite of Python's standard library"
+        documents = standard_library(split)
     except InputError:
-        documents = standard_library("held_out")
-        origin = "held-out modules of Python's standard library"
+        # Some distributions leave the test suite out.
+        split = "held_out"
+        documents = standard_library(split)
+    origin = _ORIGINS[split]
     documents.sort(key=lambda d: hashlib.sha256(d.name.encode()).digest())
     return documents, origin
 

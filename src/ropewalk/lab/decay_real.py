@@ -87,13 +87,7 @@ def _hidden(loaded: LoadedModel, tokens: Tensor) -> Tensor:
 
 @contextmanager
 def _watching(model: Any, watcher: Watcher) -> Iterator[None]:
-    from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface
-
-    AttentionInterface.register(_NAME, _watched_attention)
-    # Masks are formed in attention: none is wanted from transformers.
-    AttentionMaskInterface.register(_NAME, lambda *_, **__: None)
-    model.set_attn_implementation(_NAME)
+    model.set_attn_implementation(attention.register(_NAME, _watched_attention))
     _WATCHERS.append(watcher)
     try:
         yield
@@ -106,6 +100,5 @@ def _watched_attention(
 ) -> tuple[Any, None]:
     scaling = options.get("scaling")
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    keys = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
-    _WATCHERS[-1](int(module.layer_idx), query, keys, scale)
+    _WATCHERS[-1](int(module.layer_idx), query, attention.ungrouped(key, query), scale)
     return attention.causal_attention(module, query, key, value, attention_mask, **options)

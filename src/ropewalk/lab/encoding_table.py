@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from ..encodings import ENCODINGS, Encoding
@@ -13,6 +13,18 @@ from ..scaling import scaling_from_dict
 from .model import Shape
 
 _ROPE_FIELDS = tuple(f.name for f in dataclasses.fields(Rope) if f.name != "head_dim")
+
+
+def check_known(given: Iterable[str], known: Collection[str], where: str) -> None:
+    """Refuse a key of a table that no field has."""
+    for key in given:
+        if key not in known:
+            raise InputError(
+                f"{where}: {key}",
+                found="an unknown key",
+                expected=", ".join(sorted(known)),
+                fix="correct or remove it",
+            )
 
 
 def encoding_of(table: Any, shape: Shape, where: str) -> Encoding:
@@ -38,14 +50,7 @@ def encoding_of(table: Any, shape: Shape, where: str) -> Encoding:
             k: values.pop(k) for k in list(values) if k in _ROPE_FIELDS and k not in fields
         }
         values["rope"] = built(lambda: _rope(shape, parts), where)
-    for key in values:
-        if key not in fields:
-            raise InputError(
-                f"{where}: {key}",
-                found="an unknown key",
-                expected=", ".join(sorted(fields)),
-                fix="correct or remove it",
-            )
+    check_known(values, fields, where)
     made: Encoding = built(lambda: cls(**values), where)
     return made
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from .. import __version__
 from ..cluster import connected, reason_of
+from ..whole_file import replacing
 from .schedule import (
     FAILURE,
     MOST_TRIES,
@@ -282,6 +283,5 @@ def put_files(folder: Path, files: Files) -> None:
     """Write files into a unit's folder; what says that it is done comes last."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(files, key=lambda name: name == DONE):
-        scratch = folder / f"{name}.partial"
-        scratch.write_bytes(files[name])
-        scratch.replace(folder / name)
+        with replacing(folder / name) as scratch:
+            scratch.write_bytes(files[name])

@@ -50,6 +50,20 @@ class Found:
         log = self.trainings[model, seed]["log"]
         return [e["step"] for e in log], [e["held_out_bits"] for e in log]
 
+    def ends(self, model: str) -> list[float]:
+        """Return the last held-out bits per byte of each seed."""
+        return [self.curve(model, seed)[1][-1] for seed in self.study.seeds]
+
+    def hits(self, measure: str, model: str, method: str, length: int) -> tuple[int, int]:
+        """Return retrieval hits and trials of all seeds together."""
+        hits = trials = 0
+        for seed in self.study.seeds:
+            for m in self.measurements[measure, model, seed]:
+                for cell in m.retrieval:
+                    if (cell.method, cell.length) == (method, length):
+                        hits, trials = hits + cell.overall.hits, trials + cell.overall.trials
+        return hits, trials
+
     def cells(self, measure: str, model: str, seed: int, protocol: str) -> list[Any]:
         """Return the text cells of one protocol."""
         found = self.measurements[measure, model, seed]

@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from ..errors import InputError
+from ..whole_file import write_whole
 from .units import Unit
 from .work import DONE, perform, set_threads
 
@@ -48,9 +49,7 @@ class Teller:
         if time.monotonic() - self.last < 1.0 and share < 1.0:
             return
         self.last = time.monotonic()
-        scratch = self.path.with_suffix(".partial")
-        scratch.write_text(f"{share:.6f}")
-        scratch.replace(self.path)
+        write_whole(self.path, f"{share:.6f}")
 
 
 def share_done(unit: Unit, root: Path) -> float:

@@ -20,7 +20,7 @@ from ..extend.methods import method_named
 from ..extend.protocols import PROTOCOLS
 from ..extend.retrieval import PROBES
 from .data import Data
-from .encoding_table import encoding_of
+from .encoding_table import check_known, encoding_of
 from .model import Shape
 from .training import Training
 
@@ -234,15 +234,7 @@ def _filled(cls: Any, where: str, values: Any, base: Any = None) -> Any:
     """Build a dataclass from a table, over the values of ``base``."""
     if not isinstance(values, dict):
         raise InputError(where, found=repr(values), expected="a table", fix=f"write [{where}]")
-    fields = {f.name for f in dataclasses.fields(cls)}
-    for key in values:
-        if key not in fields:
-            raise InputError(
-                f"{where}: {key}",
-                found="an unknown key",
-                expected=", ".join(sorted(fields)),
-                fix="correct or remove it",
-            )
+    check_known(values, {f.name for f in dataclasses.fields(cls)}, where)
     for f in dataclasses.fields(cls):
         if f.name in values and not _fits(str(f.type), values[f.name], f.name in _MAY_BE_NOTHING):
             expected = _WORDS[str(f.type)]

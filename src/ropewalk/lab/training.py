@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from ..whole_file import replacing, write_whole
 from .data import Data, batch, held_out_text, training_text
 from .model import Decoder
 
@@ -153,7 +153,7 @@ class Trainer:
         self._losses = state.get("losses", [])
 
     def save(self) -> None:
-        """Write the state beside the old one and rename: a kill leaves one of them whole."""
+        """Write state and log, each in one step: a kill leaves the old one or the new one whole."""
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -162,13 +162,10 @@ class Trainer:
             # Of the steps since the last check: a save may lie between two.
             "losses": self._losses,
         }
-        scratch = self.folder / f"{STATE}.partial-{os.getpid()}"
-        torch.save(state, scratch)
-        scratch.replace(self.folder / STATE)
+        with replacing(self.folder / STATE) as scratch:
+            torch.save(state, scratch)
         lines = "".join(json.dumps(entry) + "\n" for entry in self.log)
-        partial = self.folder / f"{LOG}.partial-{os.getpid()}"
-        partial.write_text(lines)
-        partial.replace(self.folder / LOG)
+        write_whole(self.folder / LOG, lines)
 
     def steps(self, clock: Callable[[], float]) -> Iterator[int]:
         """Train to the end, yielding the number of steps done after each.

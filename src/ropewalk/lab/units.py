@@ -12,8 +12,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from ..extend.protocols import PROTOCOLS
 from .model import Shape
 from .study import MeasurePlan, ModelPlan, Study
+from .training import describe
 
 FORMAT = 1
 """Raised when the code changes what a unit computes: older results are then not taken."""
@@ -80,8 +82,7 @@ def _training(
         "format": FORMAT,
         "shape": dataclasses.asdict(study.shape),
         "encoding": plan.encoding.to_dict(),
-        "training": dataclasses.asdict(plan.training),
-        "data": dataclasses.asdict(plan.data),
+        **describe(plan.training, plan.data),
         "seed": seed,
         "start": None if start is None else start.key.rpartition("-")[2],
         "method": plan.method,
@@ -115,9 +116,8 @@ def _measurement(study: Study, measure: MeasurePlan, trained: Unit, seed: int) -
         "length": study.length,
     }
     lengths = [multiple * study.length for multiple in measure.multiples]
-    rows = {"fixed": 1.0, "prefix": 1.0}
     tokens = sum(
-        length * rows.get(protocol, max(lengths) / length) * measure.documents
+        (max(lengths) if PROTOCOLS[protocol].whole_text else length) * measure.documents
         for protocol in measure.protocols
         for length in lengths
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -13,14 +12,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ..encodings import Encoding, Rotary
-from ..errors import InputError
-from ..extend.corpus import standard_library
 from ..extend.journal import Journal
 from ..extend.methods import method_named
 from ..extend.options import Options
 from ..extend.runner import Runner, environment
-from ..extend.texts import TextSet, tokenize
-from ..show.measurement_files import write_atomically
+from ..extend.texts import TextSet, default_texts, tokenize
+from ..whole_file import replacing, write_whole
 from .decay import measure_decay
 from .model import Decoder
 from .scoring import ByteTokenizer, LabScorer, base_setting
@@ -40,8 +37,8 @@ def perform(unit: Unit, root: Path, tell: Tell = lambda _: None) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     _WORK[unit.kind](unit, root, folder, tell)
-    write_atomically(folder / CONFIG, json.dumps(unit.config, indent=1) + "\n")
-    write_atomically(folder / DONE, "")
+    write_whole(folder / CONFIG, json.dumps(unit.config, indent=1) + "\n")
+    write_whole(folder / DONE, "")
     tell(1.0)
 
 
@@ -78,9 +75,8 @@ def _train(unit: Unit, root: Path, folder: Path, tell: Tell) -> None:
     begun = time.process_time()
     for done in trainer.steps(time.monotonic):
         tell(done / plan.training.steps)
-    weights = folder / f"{WEIGHTS}.partial"
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, weights)
-    weights.replace(folder / WEIGHTS)
+    with replacing(folder / WEIGHTS) as scratch:
+        save_file({k: v.contiguous() for k, v in model.state_dict().items()}, scratch)
     result = {
         "log": trainer.log,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -89,7 +85,7 @@ def _train(unit: Unit, root: Path, folder: Path, tell: Tell) -> None:
         "processor_seconds_here": round(time.process_time() - begun, 1),
         "environment": environment(),
     }
-    write_atomically(folder / RESULT, json.dumps(result) + "\n")
+    write_whole(folder / RESULT, json.dumps(result) + "\n")
     # The optimizer's state is of no more use, nor is what a kill cut short.
     for left in (folder / STATE, *folder.glob("*.partial-*")):
         left.unlink(missing_ok=True)
@@ -97,15 +93,8 @@ def _train(unit: Unit, root: Path, folder: Path, tell: Tell) -> None:
 
 def texts_for(plan: MeasurePlan, length: int) -> TextSet:
     """Return the texts that a measurement scores."""
-    try:
-        documents = standard_library(plan.split)
-    except InputError:
-        # Some distributions leave the test suite out.
-        documents = standard_library("held_out")
-    documents.sort(key=lambda d: hashlib.sha256(d.name.encode()).digest())
     return tokenize(
-        documents,
-        f"the {plan.split} files of Python's standard library",
+        *default_texts(plan.split),
         ByteTokenizer(),
         length=length,
         count=plan.documents,
@@ -149,14 +138,14 @@ def _measure(unit: Unit, root: Path, folder: Path, tell: Tell) -> None:
                     progress,
                 )
                 found.append(runner.run(unit.model.name, lengths).to_dict())
-    write_atomically(folder / RESULT, json.dumps(found) + "\n")
+    write_whole(folder / RESULT, json.dumps(found) + "\n")
 
 
 def _measure_decay(unit: Unit, root: Path, folder: Path, tell: Tell) -> None:
     plan = unit.plan
     assert isinstance(plan, MeasurePlan)
     found = measure_decay(trained_model(unit, root), texts_for(plan, unit.length), tell)
-    write_atomically(folder / RESULT, json.dumps(found) + "\n")
+    write_whole(folder / RESULT, json.dumps(found) + "\n")
 
 
 def _possible(

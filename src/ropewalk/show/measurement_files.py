@@ -6,16 +6,10 @@ import json
 from pathlib import Path
 
 from ..extend.results import Measurement
+from ..whole_file import write_whole
 from .measurement_plot import plot
 from .measurement_report import report
 from .picture import SUFFIXES
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write ``text`` beside ``path`` and rename, so that no reader sees half a file."""
-    scratch = path.with_name(f".partial-{path.name}")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
 
 
 def write_measurement(measurement: Measurement, folder: Path) -> list[Path]:
@@ -26,12 +20,12 @@ def write_measurement(measurement: Measurement, folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     results = folder / "results.json"
-    write_atomically(results, json.dumps(measurement.to_dict(), indent=1) + "\n")
+    write_whole(results, json.dumps(measurement.to_dict(), indent=1) + "\n")
     pictures = []
     for suffix in SUFFIXES:
         picture = folder / f"loss{suffix}"
         plot(measurement, picture)
         pictures.append(picture)
     page = folder / "report.md"
-    write_atomically(page, report(measurement, (pictures[0].name,)))
+    write_whole(page, report(measurement, (pictures[0].name,)))
     return [page, *pictures, results]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import MissingExtraError
+from ..whole_file import replacing
 
 SUFFIXES = (".png", ".svg")
 
@@ -35,16 +36,11 @@ def drawing(needed_for: str, **settings: Any) -> Iterator[Any]:
 
 
 def save(figure: Any, path: Path, *, dpi: int) -> None:
-    """Write a figure beside ``path`` and rename, so that no reader sees half a picture.
+    """Write a figure in one step, so that no reader sees half a picture.
 
     The suffix, .png or .svg in either case, gives the format. No date is stored.
     """
     form = path.suffix[1:].lower()
-    scratch = path.with_name(f".partial-{path.name}")
     metadata = {"Date": None} if form == "svg" else None
-    try:
+    with replacing(path) as scratch:
         figure.savefig(scratch, format=form, dpi=dpi, metadata=metadata)
-        scratch.replace(path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise

@@ -10,7 +10,7 @@ from ...rope import Rope
 from ...scaling import Plain
 from ..rule import Example, Rule, Seen
 from ..subject import Subject
-from .samples import LLAMA_128K
+from .samples import LLAMA_128K, NEOX_FLAGS
 
 # Where the sum of cosines is looked at: every distance up to the first, then every eighth.
 _EVERY, _FARTHEST, _STRIDE = 16384, 131072, 8
@@ -158,12 +158,8 @@ RULES: tuple[Rule, ...] = (
         severity="warning",
         explanation="The file trains on texts an eighth as long as it states, or shorter, without "
         "a scaling and with a base that is small for the stated length.",
-        bad=Example({"num_layers": 2, "hidden_size": 4096, "num_attention_heads": 32,
-                     "seq_length": 8192, "max_position_embeddings": 131072, "pos_emb": "rotary",
-                     "rotary_pct": 1, "rotary_emb_base": 10000}),
-        good=Example({"num_layers": 2, "hidden_size": 4096, "num_attention_heads": 32,
-                      "seq_length": 8192, "max_position_embeddings": 8192, "pos_emb": "rotary",
-                      "rotary_pct": 1, "rotary_emb_base": 10000}),
+        bad=Example({**NEOX_FLAGS, "max_position_embeddings": 131072}),
+        good=Example(NEOX_FLAGS),
         source="EleutherAI/gpt-neox: configs/mistral/7B.yml",
         look=_beyond_training,
     ),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...models.rows import encoders
 from ..rule import Example, Rule, Seen
 from ..subject import Subject, kind_of
-from .samples import LLAMA_128K
+from .samples import LLAMA_128K, NEOX_FLAGS
 
 _SHORT, _WIDE = 1024, 1024
 # A base that is raised so far was raised for longer texts.
@@ -116,12 +116,8 @@ RULES: tuple[Rule, ...] = (
         severity="error",
         explanation="max_position_embeddings is the number of positions that a program prepares. "
         "Megatron and GPT-NeoX demand that it is no smaller than seq_length.",
-        bad=Example({"num_layers": 2, "hidden_size": 4096, "num_attention_heads": 32,
-                     "seq_length": 8192, "max_position_embeddings": 4096, "pos_emb": "rotary",
-                     "rotary_pct": 1, "rotary_emb_base": 10000}),
-        good=Example({"num_layers": 2, "hidden_size": 4096, "num_attention_heads": 32,
-                      "seq_length": 4096, "max_position_embeddings": 4096, "pos_emb": "rotary",
-                      "rotary_pct": 1, "rotary_emb_base": 10000}),
+        bad=Example({**NEOX_FLAGS, "max_position_embeddings": 4096}),
+        good=Example({**NEOX_FLAGS, "seq_length": 4096, "max_position_embeddings": 4096}),
         source="Megatron-LM, validate_args: max_position_embeddings >= seq_length",
         look=_texts_longer,
     ),

@@ -24,9 +24,6 @@ class PositionModule(nn.Module):
         seed: of the parameters' first values.
     """
 
-    variants = 1
-    """How many (queries, keys) pairs there are; with more than one, ``choice`` tells."""
-
     def __init__(self, encoding: Encoding, sizes: Sizes, seed: int = 0) -> None:
         super().__init__()
         self.encoding = encoding

@@ -26,7 +26,6 @@ class LogNModule(PositionModule):
         self.encoding = encoding
         self.sizes = sizes
         self.inner = module_for(encoding.inner, sizes, seed)
-        self.variants = self.inner.variants
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """See `PositionModule.embed`."""

@@ -23,7 +23,6 @@ class RemappedModule(PositionModule):
     """Turns queries and keys once per distinct set of places."""
 
     encoding: Remapped
-    variants = 2
 
     @abstractmethod
     def query_places(self, positions: Tensor) -> tuple[Tensor, ...]:
@@ -91,7 +90,6 @@ class DualChunkModule(RemappedModule):
     """Keys stand at their place within the chunk; queries at one of three."""
 
     encoding: DualChunk
-    variants = 3
 
     def query_places(self, positions: Tensor) -> tuple[Tensor, ...]:
         """See `RemappedModule.query_places`."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...errors import InputError
-from ...show.measurement_files import write_atomically
 from ...show.picture import SUFFIXES
+from ...whole_file import write_whole
 from ..results import Found, as_csv, collect
 from ..study import Study
 from .page import Page, draw, markdown
@@ -74,8 +74,8 @@ def write_report(study: Study, root: Path, write: Path | None) -> list[str]:
         for suffix in SUFFIXES:
             draw(plot, folder / f"{plot.name}{suffix}")
         pictures.append(f"{study.name}/{plot.name}.png")
-    write_atomically(folder / "results.csv", as_csv(found))
-    write_atomically(folder / "configs.json", json.dumps(found.configs, indent=1) + "\n")
+    write_whole(folder / "results.csv", as_csv(found))
+    write_whole(folder / "configs.json", json.dumps(found.configs, indent=1) + "\n")
     path = write / f"{study.name}.md"
-    write_atomically(path, markdown(found, page, pictures))
+    write_whole(path, markdown(found, page, pictures))
     return [*lines, "", f"wrote {path} and {folder}"]

@@ -7,7 +7,7 @@ from typing import Any
 from ...show.styles import keywords
 from ..intervals import Mean, mean_of, paired
 from ..results import Found
-from .page import Page, Plot, table
+from .page import Page, Plot, lengths_axis, table
 
 _MEASURE = "beyond"
 _TITLES = {
@@ -160,13 +160,9 @@ def _draw(figure: Any, found: Found, models: list[str]) -> None:
                 mean_of(cropped).value, color="#000000", linestyle="--", linewidth=1,
                 label=f"{models[0]}, cropped",
             )  # fmt: skip
-        axis.set_xscale("log", base=2)
-        axis.set_xticks([n / found.study.length for n in lengths])
-        axis.set_xticklabels([f"{n / found.study.length:g}×" for n in lengths])
-        axis.minorticks_off()
-        axis.grid(axis="y", color="#eeeeee")
         axis.set_title(_TITLES[protocol], fontsize=10)
-        axis.set_xlabel("length, multiples of the trained length")
+        multiples = [n / found.study.length for n in lengths]
+        lengths_axis(axis, multiples, "length, multiples of the trained length")
     axes[0].set_ylim(floor * 0.95, cap)
     axes[0].set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
     lines, labels = axes[0].get_legend_handles_labels()

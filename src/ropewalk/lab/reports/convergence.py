@@ -8,7 +8,7 @@ from typing import Any
 from ...show.styles import keywords
 from ..intervals import mean_of, paired, ratio
 from ..results import Found
-from .page import Page, Plot, table
+from .page import Page, Plot, table, training_curves
 
 
 def page(found: Found) -> Page:
@@ -57,19 +57,15 @@ def _steps(found: Found, model: str, loss: float) -> list[float] | None:
     return None if any(v is None for v in values) else [v for v in values if v is not None]
 
 
-def _ends(found: Found, model: str) -> list[float]:
-    return [found.curve(model, seed)[1][-1] for seed in found.study.seeds]
-
-
 def _answers(found: Found, reference: str) -> list[str]:
     rivals = [name for name in found.study.models if name != reference]
-    ours = _ends(found, reference)
+    ours = found.ends(reference)
     out = []
     worse: list[str] = []
     alike: list[str] = []
     better: list[str] = []
     for name in rivals:
-        difference = paired(_ends(found, name), ours)
+        difference = paired(found.ends(name), ours)
         group = worse if difference.low > 0 else better if difference.high < 0 else alike
         group.append(f"{name} ({difference.text(3, sign=True)})")
     if worse:
@@ -96,10 +92,10 @@ def _answers(found: Found, reference: str) -> list[str]:
 
 
 def _end_table(found: Found, reference: str) -> list[str]:
-    ours = _ends(found, reference)
+    ours = found.ends(reference)
     rows = []
-    for name in sorted(found.study.models, key=lambda n: mean_of(_ends(found, n)).value):
-        ends = _ends(found, name)
+    for name in sorted(found.study.models, key=lambda n: mean_of(found.ends(n)).value):
+        ends = found.ends(name)
         own = "" if name == reference else paired(ends, ours).text(3, sign=True)
         each = ", ".join(f"{v:.3f}" for v in ends)
         perplexity = f"{2 ** mean_of(ends).value:.3f}"
@@ -157,19 +153,7 @@ def _cost_table(found: Found, reference: str) -> list[str]:
 def _draw(figure: Any, found: Found) -> None:
     left, right = figure.subplots(1, 2)
     reference = found.study.settings["reference"]
-    for name in found.study.models:
-        curves = [found.curve(name, seed) for seed in found.study.seeds]
-        steps = curves[0][0]
-        values = [[c[1][i] for c in curves] for i in range(len(steps))]
-        means = [sum(v) / len(v) for v in values]
-        look = keywords(name)
-        left.plot(steps, means, label=name, markevery=4, markersize=4, linewidth=1.3, **look)
-        left.fill_between(
-            steps, [min(v) for v in values], [max(v) for v in values],
-            color=look["color"], alpha=0.15, linewidth=0,
-        )  # fmt: skip
-    left.set_xlabel("training step")
-    left.set_ylabel("held-out loss, bits per byte (lower is better)")
+    training_curves(left, found)
     left.set_title("loss by step; band: all seeds", fontsize=10)
     thresholds = found.study.settings["thresholds"]
     rivals = [name for name in found.study.models if name != reference]

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...extend.statistics import wilson
 from ...show.picture import drawing, save
+from ...show.styles import keywords
 from ..results import Found
 
 Draw = Callable[[Any], None]
@@ -54,6 +56,38 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     out.append("| --- |" + " ---: |" * (len(heads) - 1))
     out += ["| " + " | ".join(row) + " |" for row in rows]
     return out
+
+
+def share(hits: int, trials: int) -> str:
+    """Return a share with its Wilson interval in brackets, in percent; "" without trials."""
+    if not trials:
+        return ""
+    i = wilson(hits, trials)
+    return f"{hits / trials:.0%} [{100 * i.low:.0f}, {100 * i.high:.0f}]"
+
+
+def lengths_axis(axis: Any, multiples: Sequence[float], label: str) -> None:
+    """Let an axis show lengths as multiples of the trained one, each doubling a step."""
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(multiples, [f"{v:g}×" for v in multiples])
+    axis.minorticks_off()
+    axis.grid(axis="y", color="#eeeeee")
+    axis.set_xlabel(label)
+
+
+def training_curves(axis: Any, found: Found) -> None:
+    """Draw the held-out loss of every model by step: the mean of the seeds, and all of them."""
+    for name in found.study.models:
+        curves = [found.curve(name, seed) for seed in found.study.seeds]
+        steps = curves[0][0]
+        values = list(zip(*(losses for _, losses in curves), strict=True))
+        means = [sum(v) / len(v) for v in values]
+        low, high = [min(v) for v in values], [max(v) for v in values]
+        look = keywords(name)
+        axis.plot(steps, means, label=name, markevery=4, markersize=4, linewidth=1.3, **look)
+        axis.fill_between(steps, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    axis.set_xlabel("training step")
+    axis.set_ylabel("held-out loss, bits per byte (lower is better)")
 
 
 def protocol(found: Found, more: Sequence[str]) -> list[str]:

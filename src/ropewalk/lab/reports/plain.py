@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...extend.statistics import wilson
-from ...show.styles import keywords
 from ..intervals import mean_of
 from ..results import Found
-from .page import Page, Plot, table
+from .page import Page, Plot, share, table, training_curves
 
 
 def page(found: Found) -> Page:
     """Show every training's end and every measured cell."""
     names = list(found.study.models)
-    ends = {name: _ends(found, name) for name in names}
+    ends = {name: found.ends(name) for name in names}
     best = min(names, key=lambda name: mean_of(ends[name]).value)
     rows = [
         [name, mean_of(ends[name]).text(3), ", ".join(f"{v:.3f}" for v in ends[name])]
@@ -51,10 +49,6 @@ def page(found: Found) -> Page:
     )
 
 
-def _ends(found: Found, model: str) -> list[float]:
-    return [found.curve(model, seed)[1][-1] for seed in found.study.seeds]
-
-
 def _cells(found: Found, measure: str, models: list[str]) -> list[Any]:
     seed = found.study.seeds[0]
     return [m for name in models for m in found.measurements[measure, name, seed]]
@@ -75,37 +69,19 @@ def _losses(found: Found, measure: str, protocol: str, models: list[str]) -> lis
 
 
 def _retrieval(found: Found, measure: str, models: list[str]) -> list[str]:
-    sums: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
-    for (name, model, _), parts in found.measurements.items():
-        for cell in (c for m in parts for c in m.retrieval):
-            if name == measure and model in models:
-                row = sums.setdefault((model, cell.method), {})
-                hits, trials = row.get(cell.length, (0, 0))
-                row[cell.length] = hits + cell.overall.hits, trials + cell.overall.trials
-    lengths = sorted({n for row in sums.values() for n in row})
-    rows = [
-        [*key, *(_share(*row[n]) if n in row else "" for n in lengths)] for key, row in sums.items()
-    ]
+    cells = [c for m in _cells(found, measure, models) for c in m.retrieval]
+    lengths = sorted({c.length for c in cells})
+    rows = []
+    for model in models:
+        for method in dict.fromkeys(c.method for c in cells):
+            told = [share(*found.hits(measure, model, method, n)) for n in lengths]
+            if any(told):
+                rows.append([model, method, *told])
     return table(["model", "method", *(f"{n:,}" for n in lengths)], rows)
-
-
-def _share(hits: int, trials: int) -> str:
-    i = wilson(hits, trials)
-    return f"{hits / trials:.0%} [{100 * i.low:.0f}, {100 * i.high:.0f}]"
 
 
 def _draw(figure: Any, found: Found) -> None:
     axis = figure.subplots()
-    for name in found.study.models:
-        curves = [found.curve(name, seed) for seed in found.study.seeds]
-        steps = curves[0][0]
-        values = list(zip(*(losses for _, losses in curves), strict=True))
-        look = keywords(name)
-        means = [sum(v) / len(v) for v in values]
-        axis.plot(steps, means, label=name, markersize=4, linewidth=1.3, **look)
-        low, high = [min(v) for v in values], [max(v) for v in values]
-        axis.fill_between(steps, low, high, color=look["color"], alpha=0.15, linewidth=0)
-    axis.set_xlabel("training step")
-    axis.set_ylabel("held-out loss, bits per byte (lower is better)")
+    training_curves(axis, found)
     axis.grid(axis="y", color="#eeeeee")
     figure.legend(loc="outside lower center", ncols=5, fontsize=9)

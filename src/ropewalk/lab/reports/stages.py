@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...extend.statistics import wilson
 from ...show.styles import keywords
 from ..intervals import mean_of, paired
 from ..results import Found
-from .page import Page, Plot, table
+from .page import Page, Plot, lengths_axis, share, table
 
 _MEASURE, _TUNED, _TESTED = "stages", "slopes-held-out", "slopes-test"
 _NEAR = 1.25
@@ -77,13 +76,7 @@ def _bits(found: Found, method: str, length: int) -> list[float]:
 
 
 def _hits(found: Found, method: str, length: int) -> tuple[int, int]:
-    hits = trials = 0
-    for (name, *_), parts in found.measurements.items():
-        for m in parts if name == _MEASURE else ():
-            for cell in m.retrieval:
-                if (cell.method, cell.length) == (method, length):
-                    hits, trials = hits + cell.overall.hits, trials + cell.overall.trials
-    return hits, trials
+    return found.hits(_MEASURE, _model(found), method, length)
 
 
 def _heads(found: Found, lengths: list[int]) -> list[str]:
@@ -116,17 +109,10 @@ def _above_table(found: Found, lengths: list[int]) -> list[str]:
 
 
 def _retrieval_table(found: Found, lengths: list[int]) -> list[str]:
-    rows = []
-    for name in _methods(found):
-        row = [name]
-        for length in lengths:
-            hits, trials = _hits(found, name, length)
-            if trials:
-                i = wilson(hits, trials)
-                row.append(f"{hits / trials:.0%} [{100 * i.low:.0f}, {100 * i.high:.0f}]")
-            else:
-                row.append("")
-        rows.append(row)
+    rows = [
+        [name, *(share(*_hits(found, name, length)) for length in lengths)]
+        for name in _methods(found)
+    ]
     return table(["method", *_heads(found, lengths)], rows)
 
 
@@ -227,11 +213,7 @@ def _draw(figure: Any, found: Found) -> None:
             z = [100 * hits / trials for hits, trials in shares]
             right.plot(x, z, label=name, markersize=4.5, linewidth=1.2, **keywords(name))
     for axis in (left, near, right):
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(x, [f"{v:g}×" for v in x])
-        axis.minorticks_off()
-        axis.grid(axis="y", color="#eeeeee")
-        axis.set_xlabel("context given, multiples of the trained length")
+        lengths_axis(axis, x, "context given, multiples of the trained length")
     left.set_ylim(0.97 * floor, math.nextafter(cap, math.inf))
     left.set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
     left.set_title("loss on the same last bytes", fontsize=10)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...extend.statistics import wilson
 from ...show.styles import keywords
 from ..intervals import mean_of, paired
 from ..results import Found
-from .page import Page, Plot, table
+from .page import Page, Plot, share, table
 
 _STRETCHED, _TRAINED = "short", "as trained"
 _ZERO_SHOT = ("none", "linear", "ntk", "yarn", "self-extend", "dual-chunk")
@@ -97,13 +96,7 @@ def _bits(found: Found, model: str, method: str, length: int) -> list[float]:
 
 
 def _hits(found: Found, model: str, method: str, length: int) -> tuple[int, int]:
-    hits = trials = 0
-    for seed in found.study.seeds:
-        for m in found.measurements[_measured(found, model), model, seed]:
-            for cell in m.retrieval:
-                if (cell.method, cell.length) == (method, length):
-                    hits, trials = hits + cell.overall.hits, trials + cell.overall.trials
-    return hits, trials
+    return found.hits(_measured(found, model), model, method, length)
 
 
 def _table(found: Found, length: int) -> list[str]:
@@ -112,18 +105,13 @@ def _table(found: Found, length: int) -> list[str]:
     rows = []
     for label, model, method in _rows(found):
         bits = _bits(found, model, method, length)
-        hits, trials = _hits(found, model, method, length)
-        share = ""
-        if trials:
-            i = wilson(hits, trials)
-            share = f"{hits / trials:.0%} [{100 * i.low:.0f}, {100 * i.high:.0f}]"
         rows.append(
             [
                 label,
                 mean_of(bits).text(3),
                 "" if model == "long" else paired(bits, long).text(3, sign=True),
                 paired(bits, control).text(3, sign=True),
-                share,
+                share(*_hits(found, model, method, length)),
             ]
         )
     heads = ["way", "bits per byte", "minus long", "minus control-400, cropped", "lines found"]
