@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
 import re
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 from made_up_results import found_of, study_of
 
+from ropewalk.errors import InputError
 from ropewalk.lab import intervals, reports
 from ropewalk.lab.intervals import Mean, mean_of, paired, ratio
 from ropewalk.lab.reports import REPORTS, check_report, page_of, write_report
 from ropewalk.lab.reports.base_bound import reach
 from ropewalk.lab.reports.convergence import steps_to
 from ropewalk.lab.results import COLUMNS, Found, as_csv
+from ropewalk.lab.study import names
 
 NOISE = {1: -0.01, 2: 0.0, 3: 0.01}
 """What a seed adds to all models alike: differences by seed do not see it."""
@@ -172,8 +175,32 @@ def test_a_page_has_all_that_it_shows(
 
 def test_every_report_has_a_page() -> None:
     assert set(PAGES) | {"decay", "table"} == set(REPORTS)
-    for name in REPORTS:
-        check_report(name)
+    for name in names():
+        check_report(study_of(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "missing"),
+    [
+        ("tuning", "models", "long"),
+        ("tuning", "measures", "short"),
+        ("convergence", "settings", "reference"),
+        ("beyond", "measures", "beyond"),
+        ("base-bound", "settings", "predicted"),
+        ("decay", "measures", "decay"),
+    ],
+)
+def test_a_study_without_what_its_page_reads_is_refused(
+    name: str, table: str, missing: str
+) -> None:
+    study = study_of(name)
+    kept: Any = getattr(study, table)
+    if table == "measures":
+        kept = tuple(m for m in kept if m.name != missing)
+    else:
+        kept = {key: value for key, value in kept.items() if key != missing}
+    with pytest.raises(InputError, match=rf"^{table}: got no '{missing}', .*report = .table"):
+        check_report(dataclasses.replace(study, **{table: kept}))
 
 
 def test_convergence_says_ratio_and_end(convergence: Found) -> None:

@@ -8,6 +8,7 @@ import math
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,15 +123,45 @@ def test_a_batch_depends_on_seed_and_step_only() -> None:
     assert rows.dtype == np.int64
     for step, seed in ((4, 1), (3, 2), (1, 3)):
         assert (rows != drawn(step, seed)[0]).any(axis=1).all()
-    # Shares: recalled lines first, copies then, plain text last.
-    assert [bytes(row.tolist()) in TEXT for row in rows.astype(np.uint8)] == [False] * 4 + [
-        True
-    ] * 4
-    assert [(weights[i] == 0).any() for i in range(8)] == [True, True, *[False] * 6]
+    # Plain text, copies and recalled lines, evenly spread.
+    assert kinds(rows, weights) == ["text", "copy", "text", "recall"] * 2
     # A weight stands beside the byte that is to be told, and the heavy ones are capitals.
     heavy = rows[:, 1:][weights == 4]
     assert len(heavy) >= 8
     assert set(heavy.tolist()) <= set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def kinds(rows: Any, weights: Any) -> list[str]:
+    out = []
+    for row, weight in zip(rows.astype(np.uint8), weights, strict=True):
+        plain = bytes(row.tolist()) in TEXT
+        out.append("text" if plain else "recall" if (weight == 0).any() else "copy")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("size", "recall", "copy"),
+    [
+        (1, 0.25, 0.0),
+        (1, 0.25, 0.375),
+        (2, 0.125, 0.5),
+        (3, 0.1, 0.2),
+        (8, 1.0, 0.0),
+        (5, 0.7, 0.3),
+    ],
+)
+def test_shares_hold_over_the_steps(size: int, recall: float, copy: float) -> None:
+    data = Data(recall_share=recall, copy_share=copy)
+    count = 240 // size
+    seen = [
+        kind for step in range(count) for kind in kinds(*batch(TEXT, step, 1, size, LENGTH, data))
+    ]
+    # Any run of sequences has its share, within one: no stretch goes without practice.
+    for start in range(0, len(seen), 40):
+        part = seen[start : start + 40]
+        assert abs(part.count("text") - len(part) * (1 - recall - copy)) <= 1 + 1e-9
+        assert abs(part.count("recall") - len(part) * recall) <= 1 + 1e-9
+    assert seen.count("copy") == round(len(seen) * copy)
 
 
 @pytest.mark.parametrize("length", [32, 33, 64, 100, 513])

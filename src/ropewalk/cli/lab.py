@@ -18,6 +18,7 @@ def command() -> None:
     Examples:
       ropewalk lab list
       ropewalk lab run convergence
+      ropewalk lab run stages tuning base-bound
       ropewalk lab run my-study.toml --out results --workers 2
       ropewalk lab report convergence --write docs/studies
     """  # noqa: D301 (click needs the backspace character itself)
@@ -43,7 +44,7 @@ def list_studies() -> None:
 
 
 @command.command()
-@_study
+@click.argument("studies", metavar="STUDY...", nargs=-1, required=True)
 @_out
 @click.option(
     "--workers",
@@ -52,9 +53,12 @@ def list_studies() -> None:
 )
 @click.option("--threads", type=click.IntRange(1), help="Of each.  [default: the cores' share]")
 @on_cluster
-def run(study: str, out: Path, workers: int | None, threads: int | None, on: str | None) -> None:
-    """Run STUDY, a name of `lab list` or a file: train its models and measure them.
+def run(
+    studies: tuple[str, ...], out: Path, workers: int | None, threads: int | None, on: str | None
+) -> None:
+    """Run each STUDY, a name of `lab list` or a file: train its models and measure them.
 
+    Several are run as one: what they share is done once, and no worker waits between them.
     Finished units are kept at once, and a training keeps its state every hundred steps: run
     the same command again to go on after a kill.
     """
@@ -63,11 +67,13 @@ def run(study: str, out: Path, workers: int | None, threads: int | None, on: str
     from ..lab.units import units_of
     from .progress import progress_bar
 
-    plan = read_study(study)
-    units = units_of(plan)
+    plans = [read_study(study) for study in studies]
+    units = units_of(*plans)
     left = len(unfinished(units, out))
-    click.echo(f"{plan.title}\n{len(units)} units, {left} of them to do, in {out}", err=True)
-    with progress_bar(plan.name) as progress:
+    for plan in plans:
+        click.echo(plan.title, err=True)
+    click.echo(f"{len(units)} units, {left} of them to do, in {out}", err=True)
+    with progress_bar(", ".join(plan.name for plan in plans)) as progress:
         if on is not None:
             from ..lab.on_ray import run_on_ray
 
@@ -75,7 +81,8 @@ def run(study: str, out: Path, workers: int | None, threads: int | None, on: str
         else:
             count = workers or os.cpu_count() or 1
             run_here(units, out, workers=count, threads=threads, progress=progress)
-    click.echo(f"next: ropewalk lab report {study} --out {out}", err=True)
+    for study in studies:
+        click.echo(f"next: ropewalk lab report {study} --out {out}", err=True)
 
 
 @command.command()

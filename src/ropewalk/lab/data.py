@@ -10,6 +10,7 @@ The batch of a step depends on the seed and the step only, so every encoding see
 
 from __future__ import annotations
 
+import math
 import random
 import string
 from dataclasses import dataclass
@@ -133,12 +134,11 @@ def batch(
     """Return the tokens (size, length + 1) and the weights of their targets (size, length)."""
     rng = random.Random(f"{seed}/{step}")
     rows, weights = [], []
-    recalls = round(size * data.recall_share)
-    copies = round(size * data.copy_share)
     for index in range(size):
-        if index < recalls:
+        practice = _practice(step * size + index, data)
+        if practice == "recall":
             row, weight = recall_sequence(text, rng, length)
-        elif index < recalls + copies:
+        elif practice == "copy":
             row, weight = copy_sequence(rng, length)
         else:
             start = rng.randrange(len(text) - length - 1)
@@ -146,3 +146,23 @@ def batch(
         rows.append(np.frombuffer(row, dtype=np.uint8).astype(np.int64))
         weights.append(weight[1:])
     return np.stack(rows), np.stack(weights)
+
+
+def _practice(number: int, data: Data) -> str:
+    """Return what the sequence of this number is: the shares hold over all, evenly spread.
+
+    Batches of one or two sequences get their share too, over several steps.
+    """
+
+    def steps_over(share: float, at: int) -> bool:
+        # A billionth guards against shares such as 0.1 that binary cannot hold.
+        return math.floor((at + 1) * share + 1e-9) > math.floor(at * share + 1e-9)
+
+    both = data.recall_share + data.copy_share
+    if not steps_over(both, number):
+        return "text"
+    return (
+        "recall"
+        if steps_over(data.recall_share / both, math.floor(number * both + 1e-9))
+        else ("copy")
+    )

@@ -66,11 +66,19 @@ class Block(nn.Module):
         return q, k, v
 
     def forward(
-        self, x: Tensor, module: PositionModule, positions: Tensor, length: int | None
+        self,
+        x: Tensor,
+        module: PositionModule,
+        positions: Tensor,
+        length: int | None,
+        last: int | None = None,
     ) -> Tensor:
-        """Return (batch, time, width)."""
+        """Return (batch, time, width); with ``last``, of so many tokens at the end only."""
         q, k, v = self.heads(x)
-        mixed = attend(module, q, k, v, positions, positions, length=length)
+        at = positions
+        if last is not None:
+            x, q, at = x[:, -last:], q[..., -last:, :], positions[..., -last:]
+        mixed = attend(module, q, k, v, at, positions, length=length)
         x = x + linear(mixed.transpose(1, 2).flatten(2), self.out)
         gate, value = linear(rms_norm(x, (x.shape[-1],), self.hidden_norm), self.up).chunk(2, -1)
         return x + linear(silu(gate) * value, self.down)
@@ -124,21 +132,28 @@ class Decoder(nn.Module):
                 parameter.data = before[name].data
 
     def hidden(
-        self, tokens: Tensor, positions: Tensor | None = None, length: int | None = None
+        self,
+        tokens: Tensor,
+        positions: Tensor | None = None,
+        length: int | None = None,
+        last: int | None = None,
     ) -> Tensor:
-        """Return the last layer's normed output, (batch, time, width).
+        """Return the last layer's normed output, (batch, time or last, width).
 
         Args:
             tokens: (batch, time).
             positions: (time,) or (batch, time); by default 0, 1, 2 …
             length: tokens of the text, where the encoding depends on it; by default time.
+            last: tokens at the end that are wanted; by default all. The last layer then
+                attends from these only.
         """
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.positions[0].embed(self.embedding[tokens], positions)
         for index, block in enumerate(self.blocks):
             module = self.positions[index if self.encoding.per_layer else 0]
-            x = block(x, module, positions, length)
+            wanted = last if index == self.shape.layers - 1 else None
+            x = block(x, module, positions, length, wanted)
         return rms_norm(x, (x.shape[-1],), self.norm)
 
     def forward(

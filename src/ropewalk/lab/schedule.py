@@ -33,9 +33,19 @@ def unfinished(units: list[Unit], root: Path) -> list[Unit]:
 
 
 def ready(waiting: list[Unit], root: Path) -> list[Unit]:
-    """Return the units whose needs are done, longest first: they decide when all is done."""
+    """Return the units whose needs are done, those first that the longest wait hangs on.
+
+    Args:
+        waiting: each after those that it needs.
+        root: the lab's folder.
+    """
+    after: dict[str, float] = {}
+    for unit in reversed(waiting):
+        left = unit.cost + after.get(unit.key, 0.0)
+        for need in unit.needs:
+            after[need] = max(after.get(need, 0.0), left)
     able = [u for u in waiting if all((root / need / DONE).exists() for need in u.needs)]
-    return sorted(able, key=lambda unit: -unit.cost)
+    return sorted(able, key=lambda unit: -unit.cost - after.get(unit.key, 0.0))
 
 
 class Teller:

@@ -60,8 +60,8 @@ class LabScorer:
             self.model.use(encoding)
         try:
             with torch.no_grad(), autocast(self.precision):
-                hidden = self.model.hidden(tokens, length=length)[:, -scored - 1 : -1]
-                logits = linear(hidden, self.model.head).float().log_softmax(-1)
+                hidden = self.model.hidden(tokens, length=length, last=scored + 1)
+                logits = linear(hidden[:, :-1], self.model.head).float().log_softmax(-1)
         finally:
             self.model.encoding, self.model.positions = before
         targets = tokens[:, -scored:]

@@ -187,10 +187,7 @@ def _study(name: str, table: dict[str, Any]) -> Study:
         raise InputError(
             "settings", found=repr(settings), expected="a table", fix="write [settings]"
         )
-    from .reports import check_report
-
-    check_report(report)
-    return Study(
+    study = Study(
         name=name,
         title=title,
         report=report,
@@ -201,6 +198,10 @@ def _study(name: str, table: dict[str, Any]) -> Study:
         measures=measures,
         settings=settings,
     )
+    from .reports import check_report
+
+    check_report(study)
+    return study
 
 
 def _measures(entries: Any, models: dict[str, ModelPlan]) -> tuple[MeasurePlan, ...]:

@@ -62,7 +62,8 @@ def learning_rate(step: int, training: Training) -> float:
 
 def mixed_precision() -> torch.dtype | None:
     """Return bfloat16 where the processor multiplies its matrices natively, else None."""
-    native = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
+    asked = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    native = any(getattr(torch.cpu, name, lambda: False)() for name in asked)
     return torch.bfloat16 if native else None
 
 

@@ -17,7 +17,7 @@ from .model import Shape
 from .study import MeasurePlan, ModelPlan, Study
 from .training import describe
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the code changes what a unit computes: older results are then not taken."""
 
 
@@ -53,9 +53,13 @@ class Unit:
     length: int
 
 
-def units_of(study: Study) -> list[Unit]:
-    """Return the units of a study, each once and after those that it needs."""
-    return list({unit.key: unit for unit in planned_units(study)}.values())
+def units_of(*studies: Study) -> list[Unit]:
+    """Return the units of studies, each once and after those that it needs."""
+    units: dict[str, Unit] = {}
+    for study in studies:
+        for unit in planned_units(study):
+            units.setdefault(unit.key, unit)
+    return list(units.values())
 
 
 def planned_units(study: Study) -> list[Unit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import InputError
@@ -14,16 +15,38 @@ from ..results import Found, as_csv, collect
 from ..study import Study
 from .page import Page, draw, markdown
 
-REPORTS: dict[str, str] = {
-    "convergence": "convergence",
-    "beyond": "beyond",
-    "stages": "stages",
-    "tuning": "tuning",
-    "base-bound": "base_bound",
-    "decay": "decay",
-    "table": "plain",
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A kind of page, and what a study must have for it.
+
+    Attributes:
+        module: in this package; it has ``page(found)``.
+        models: names of models that the page speaks of.
+        measures: names of measurements that it reads.
+        settings: keys of ``[settings]`` that it reads.
+    """
+
+    module: str
+    models: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+REPORTS: dict[str, Report] = {
+    "convergence": Report(module="convergence", settings=("reference", "thresholds")),
+    "beyond": Report(module="beyond", measures=("beyond",)),
+    "stages": Report(module="stages", measures=("stages",)),
+    "tuning": Report(
+        module="tuning", models=("long", "control-400"), measures=("as trained", "short", "control")
+    ),
+    "base-bound": Report(
+        module="base_bound", measures=("distance", "loss"), settings=("predicted",)
+    ),
+    "decay": Report(module="decay", measures=("decay",)),
+    "table": Report(module="plain"),
 }
-"""Name in study files to module in this package; each has ``page(found)``."""
+"""By the name in study files."""
 
 
 def page_of(found: Found) -> Page:
@@ -32,18 +55,19 @@ def page_of(found: Found) -> Page:
     Raises:
         InputError: the study names a report that there is none of.
     """
-    check_report(found.study.report)
-    module = importlib.import_module(f".{REPORTS[found.study.report]}", __package__)
+    check_report(found.study)
+    module = importlib.import_module(f".{REPORTS[found.study.report].module}", __package__)
     make: Callable[[Found], Page] = module.page
     return make(found)
 
 
-def check_report(name: str) -> None:
-    """Refuse a report that there is none of, before hours of work and not after.
+def check_report(study: Study) -> None:
+    """Refuse a report that there is none of or that lacks something, before hours of work.
 
     Raises:
-        InputError: an unknown name.
+        InputError: an unknown name, or a study without what the page reads.
     """
+    name = study.report
     if name not in REPORTS:
         raise InputError(
             "report",
@@ -51,6 +75,21 @@ def check_report(name: str) -> None:
             expected="one of " + ", ".join(REPORTS),
             fix="correct the name",
         )
+    report = REPORTS[name]
+    has = {
+        "models": set(study.models),
+        "measures": {measure.name for measure in study.measures},
+        "settings": set(study.settings),
+    }
+    for table, there in has.items():
+        missing = [key for key in getattr(report, table) if key not in there]
+        if missing:
+            raise InputError(
+                table,
+                found=f"no {missing[0]!r}, which the report {name!r} reads",
+                expected=", ".join(getattr(report, table)),
+                fix='add it, or write report = "table"',
+            )
 
 
 def write_report(study: Study, root: Path, write: Path | None) -> list[str]:

@@ -11,6 +11,8 @@ from ..results import Found
 from .page import Page, Plot, lengths_axis, share, table
 
 _MEASURE, _TUNED, _TESTED = "stages", "slopes-held-out", "slopes-test"
+_RETRIEVAL = "retrieval"
+"""How the names of the measurements begin whose trials count."""
 _NEAR = 1.25
 """How far the close-up goes, times the lowest loss: cropping and what is about as good."""
 
@@ -76,7 +78,12 @@ def _bits(found: Found, method: str, length: int) -> list[float]:
 
 
 def _hits(found: Found, method: str, length: int) -> tuple[int, int]:
-    return found.hits(_MEASURE, _model(found), method, length)
+    hits = trials = 0
+    for measure in found.study.measures:
+        if measure.name.startswith(_RETRIEVAL):
+            more = found.hits(measure.name, _model(found), method, length)
+            hits, trials = hits + more[0], trials + more[1]
+    return hits, trials
 
 
 def _heads(found: Found, lengths: list[int]) -> list[str]:
@@ -208,10 +215,12 @@ def _draw(figure: Any, found: Found) -> None:
         y = [min(mean, cap) for mean in means]
         left.plot(x, y, label=name, markersize=4.5, linewidth=1.2, **keywords(name))
         near.plot(x, means, markersize=4.5, linewidth=1.2, **keywords(name))
-        shares = [_hits(found, name, n) for n in lengths]
-        if all(trials for _, trials in shares):
-            z = [100 * hits / trials for hits, trials in shares]
-            right.plot(x, z, label=name, markersize=4.5, linewidth=1.2, **keywords(name))
+        shares = [
+            (multiple, *_hits(found, name, n)) for multiple, n in zip(x, lengths, strict=True)
+        ]
+        there = [(multiple, 100 * hits / trials) for multiple, hits, trials in shares if trials]
+        if there:
+            right.plot(*zip(*there, strict=True), markersize=4.5, linewidth=1.2, **keywords(name))
     for axis in (left, near, right):
         lengths_axis(axis, x, "context given, multiples of the trained length")
     left.set_ylim(0.97 * floor, math.nextafter(cap, math.inf))

@@ -1,4 +1,4 @@
-"""Study 4: stretching alone, a little training, and training at the length from the start."""
+"""Study 4: stretching alone, a little training, and training at the length instead."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 from ...show.styles import keywords
 from ..intervals import mean_of, paired
 from ..results import Found
+from ..training import Training
 from .page import Page, Plot, share, table
 
-_STRETCHED, _TRAINED = "short", "as trained"
+_STRETCHED, _TRAINED, _CONTROL = "short", "as trained", "control"
+_MEASURES = (_STRETCHED, _TRAINED, _CONTROL)
 _ZERO_SHOT = ("none", "linear", "ntk", "yarn", "self-extend", "dual-chunk")
 
 
@@ -21,7 +23,7 @@ def page(found: Found) -> Page:
             Plot(
                 "tuning",
                 f"Loss and retrieval at {target:,} bytes by steps of fine-tuning; 0 is stretching "
-                "alone. Grey band: the model trained at that length from the start.",
+                "alone. Grey band: the model trained at that length instead of the short one.",
                 (11.5, 5.0),
                 lambda figure: _draw(figure, found),
             )
@@ -33,27 +35,40 @@ def page(found: Found) -> Page:
                 found, found.study.length
             ),
         },
-        protocol=[
-            (
-                "Fine-tuning goes on in the data where training stopped, on the same number of "
-                "bytes a step: 2 sequences of 2,048 bytes where the first training had 8 of 512. "
-                "Its rate is 0.002 after 20 steps, then a cosine to a tenth. PoSE keeps sequences "
-                "of 512 bytes whose positions skip within 2,048. The control trains as many steps "
-                "more at 512 and is cropped. The model trained at 2,048 saw as many bytes as the "
-                "first training, all of them at 2,048."
-            ),
-            (
-                f"The same last {found.study.measures[0].scored} bytes of "
-                f"{len(_parts(found)[0].documents)} documents are scored. Retrieval: a line "
-                "`#ABWXYZ` at all depths, the name again at the end; all four of WXYZ must be "
-                "first choices; trials of all seeds together, 95 % Wilson intervals."
-            ),
-        ],
+        protocol=[_trainings(found), _scoring(found)],
+    )
+
+
+def _trainings(found: Found) -> str:
+    plans = found.study.models
+    first, long = plans[_first(found)].training, plans["long"].training
+    tuned = next(p.training for p in plans.values() if p.method != "none" and not p.training.skips)
+    skipping = next(p.training for p in plans.values() if p.training.skips)
+    return (
+        f"Fine-tuning goes on from {_first(found)} on {_sequences(tuned)} a step, where the "
+        f"training before had {_sequences(first)}: rate {tuned.peak_rate} after {tuned.warmup} "
+        f"steps, then a cosine to a tenth. PoSE has {_sequences(skipping)}, whose positions skip "
+        f"within {skipping.skips:,}. The controls train as many steps more on "
+        f"{_sequences(first)} and are cropped. `long` starts where {_first(found)} started and "
+        f"trains as many steps ({long.steps:,}), on {_sequences(long)}, at the same rate."
+    )
+
+
+def _sequences(training: Training) -> str:
+    return f"{training.batch} x {training.length:,} bytes"
+
+
+def _scoring(found: Found) -> str:
+    return (
+        f"The same last {found.study.measures[0].scored} bytes of "
+        f"{len(_parts(found)[0].documents)} documents are scored. Retrieval: a line `#ABWXYZ` at "
+        "all depths, the name again at the end; all four of WXYZ must be first choices; trials of "
+        "all seeds together, 95 % Wilson intervals."
     )
 
 
 def _models(found: Found) -> list[str]:
-    shown = {*found.measured(_STRETCHED), *found.measured(_TRAINED)}
+    shown = {name for measure in _MEASURES for name in found.measured(measure)}
     return [name for name in found.study.models if name in shown]
 
 
@@ -71,8 +86,7 @@ def _target(found: Found) -> int:
 
 
 def _measured(found: Found, model: str) -> str:
-    names = {measure for measure, name, _ in found.measurements if name == model}
-    return _STRETCHED if _STRETCHED in names else _TRAINED
+    return next(measure for measure in _MEASURES if model in found.measured(measure))
 
 
 def _rows(found: Found) -> list[tuple[str, str, str]]:
@@ -131,7 +145,7 @@ def _answers(found: Found) -> list[str]:
 
     hits, trials = _hits(found, "long", "none", target)
     out.append(
-        f"The model trained at {target:,} from the start: {mean_of(long).text(3)} bits per byte, "
+        f"The model trained at {target:,}: {mean_of(long).text(3)} bits per byte, "
         f"{hits} of {trials} lines found. Above it, without training: "
         + "; ".join(told(name, first, name) for name in _ZERO_SHOT)
         + "."
@@ -139,7 +153,7 @@ def _answers(found: Found) -> list[str]:
     tuned = [n for n in _models(found) if n not in (first, "long") and "control" not in n]
     out.append("After fine-tuning: " + "; ".join(told(n, n, "none") for n in tuned) + ".")
     out.append(
-        "The control, trained 400 steps more at the short length and cropped: "
+        "The control, trained as many steps more at the short length and cropped, over `long`: "
         + told("", "control-400", "crop").strip()
         + "."
     )
