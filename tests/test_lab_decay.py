@@ -30,6 +30,7 @@ from ropewalk.lab.decay import condensed, measure_decay, scores_of
 from ropewalk.lab.decay_real import measure_transformers_decay
 from ropewalk.lab.decay_sums import Bins, PlaneSums, WeightSums, diagonal_sums, spans, within
 from ropewalk.lab.model import Decoder, Shape
+from ropewalk.lab.results import Found, tidy
 from ropewalk.rope import Rope
 from ropewalk.scaling import Linear
 
@@ -431,3 +432,14 @@ def test_the_study_and_its_page(tmp_path: Path):
     lines = [line for lines in page.sections.values() for line in lines]
     assert any(line.startswith("| other, slow | ") for line in lines)
     assert not any("nan" in line for line in [*lines, *page.answers])
+    others = {("decay", "rope", 1): found, ("decay", "alibi", 1): plain}
+    rows = list(tidy(Found(study, {}, {}, others, {})))
+    count = len(found["distances"]["first"])
+    assert len(rows) == count * (5 + 3)
+    assert rows[3]["distance"] == "3-3"
+    assert rows[count - 1]["distance"].endswith(f"-{512 - 2}")
+    assert (rows[3]["metric"], rows[3]["trials"]) == ("weight", found["distances"]["pairs"][3])
+    assert rows[3]["value"] == pytest.approx(weight[:, :, 3].mean(), rel=1e-5)
+    assert {row["metric"] for row in rows if row["model"] == "rope"} - {
+        row["metric"] for row in rows if row["model"] == "alibi"
+    } == {"bound", "share_of_bound"}

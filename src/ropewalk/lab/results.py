@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import InputError
 from ..extend.results import Measurement
 from .schedule import unfinished
@@ -162,6 +164,26 @@ def tidy(found: Found) -> Iterator[dict[str, Any]]:
                         "length": r.length, "distance": f"{share.nearest}-{share.farthest}",
                         "metric": "hits", "value": share.hits, "trials": share.trials,
                     }  # fmt: skip
+    for (measure, model, seed), result in found.others.items():
+        base = {"study": name, "model": model, "seed": seed, "measure": measure, "what": "decay"}
+        yield from ({**base, **row} for row in _by_distance(result))
+
+
+def _by_distance(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield means over layers and heads for each bin of distance; ``trials`` counts pairs."""
+    each = {key: result[key] for key in ("weight", "score", "score_magnitude")}
+    rotary = result["rotary"]
+    if rotary is not None:
+        each |= {"bound": rotary["bound"], "share_of_bound": rotary["share_of_bound"]["mean"]}
+    bins = result["distances"]
+    spans = [f"{a}-{b}" for a, b in zip(bins["first"], bins["last"], strict=True)]
+    for metric, values in each.items():
+        means = np.mean(values, axis=(0, 1))
+        for span, value, pairs in zip(spans, means, bins["pairs"], strict=True):
+            yield {
+                "length": result["length"], "distance": span, "metric": metric,
+                "value": float(f"{value:.6g}"), "trials": pairs,
+            }  # fmt: skip
 
 
 def as_csv(found: Found) -> str:
