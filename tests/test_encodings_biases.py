@@ -27,7 +27,7 @@ from written_attention import (  # noqa: E402
 )
 
 from ropewalk.encodings.modules import attend, module_for  # noqa: E402
-from ropewalk.encodings.modules.by_distance import along_diagonals  # noqa: E402
+from ropewalk.encodings.modules.by_distance import along_diagonals, attend_by_distance  # noqa: E402
 
 MADE = {
     "alibi": ALiBi(),
@@ -123,6 +123,47 @@ def test_other_head_counts(name, heads):
     found = attend(module, q, q, q, at, at).detach()
     wanted = weighted(scores, q.double(), at, at)
     assert float((found - wanted).abs().max()) <= tolerance(scores)
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if "fire" not in name])
+@pytest.mark.parametrize(
+    ("queries", "keys"), [(1, 1), (1, 300), (256, 256), (257, 300), (600, 600)]
+)
+@pytest.mark.parametrize("start", [0, 1000])
+@torch.no_grad()
+def test_by_distance_is_what_the_specification_says(name, queries, keys, start):
+    """Several blocks, and queries that are the last of the keys, wherever positions start."""
+    encoding = MADE[name]
+    module, (q, k, v) = module_of(encoding), drawn(time=keys)
+    at = torch.arange(start, start + keys)
+    q, last = q[..., -queries:, :], at[-queries:]
+    scores = specified(encoding, parameters_of(module), q, k, last, at)
+    wanted = weighted(scores, v.double(), last, at)
+    found = attend_by_distance(module, q, k, v, last, at, LANES**-0.5)
+    assert torch.equal(found, attend(module, q, k, v, last, at))
+    assert float((found - wanted).abs().max()) <= tolerance(scores)
+    double = attend(module, q.double(), k.double(), v.double(), last, at)
+    # Biases are float32 numbers; the rest is not.
+    assert float((double - wanted).abs().max()) <= tolerance(scores)
+    half = attend(module, *(t.bfloat16() for t in (q, k, v)), last, at)
+    assert half.dtype == torch.bfloat16
+    # Inputs, weights and output are rounded to 8 bits; scores are of LANES products each.
+    largest = float(v.abs().max()) * (3 + 2 * float(scaled(q, k).abs().max()))
+    assert float((half.double() - wanted).abs().max()) <= 2.0**-8 * largest
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(attend(module, *(t.bfloat16() for t in (q, k, v)), last, at), half)
+
+
+@torch.no_grad()
+def test_by_distance_takes_neighbours_only():
+    module, (q, k, v) = module_of(ALiBi()), drawn(time=8)
+    apart = torch.arange(8) * 2
+    assert attend_by_distance(module, q, k, v, apart, apart, 1.0) is None
+    scores = specified(ALiBi(), {}, q, k, apart, apart)
+    found = attend(module, q, k, v, apart, apart)
+    assert float((found - weighted(scores, v.double(), apart, apart)).abs().max()) <= tolerance(
+        scores
+    )
 
 
 @pytest.mark.parametrize("name", MADE)

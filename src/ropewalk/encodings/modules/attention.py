@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from .base import PositionModule
+from .by_distance import DistanceBiasModule, attend_by_distance
 
 TRAINING_BLOCK = 128
 """Queries at a time where gradients are wanted: what lies past the diagonal is not computed."""
@@ -56,6 +57,12 @@ def attend(
         bias = positions.bias(q, query_positions, key_positions, factor, text)
         out: Tensor = _BlockedAttention.apply(queries[0], keys[0], v, bias, factor)
         return out
+    if isinstance(positions, DistanceBiasModule) and not gradients:
+        mixed = attend_by_distance(
+            positions, queries[0], keys[0], v, query_positions, key_positions, factor
+        )
+        if mixed is not None:
+            return mixed
     rows = max(_FEWEST_ROWS, _SCORES_AT_ONCE // (q.shape[0] * q.shape[1] * k.shape[-2]))
     outs = []
     for start in range(0, q.shape[-2], rows):

@@ -12,8 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from .base import PositionModule
+
+_BLOCK = 256
+"""Queries at a time where attention goes by distance: half a block above the diagonal is waste."""
 
 
 class DistanceBiasModule(PositionModule):
@@ -92,3 +96,59 @@ class _Diagonals(torch.autograd.Function):
             (heads, queries, keys), (queries * count, max(count - 1, 1), 1), queries - 1
         ).copy_(gradients[0])
         return placed.sum(1), None
+
+
+def attend_by_distance(
+    module: DistanceBiasModule,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    query_positions: Tensor,
+    key_positions: Tensor,
+    scale: float,
+) -> Tensor | None:
+    """Attend causally on a CPU without forming scores or biases; None where that cannot be.
+
+    What is added to the scores of a block of queries, the mask included, is one row of numbers
+    by distance, seen through overlapping strides: PyTorch's kernel then reads no more than
+    that. It takes a mask of another dtype than the queries' on a CPU only.
+
+    Args:
+        module: the encoding.
+        q: (batch, heads, queries, head_dim).
+        k: (batch, heads, keys, head_dim).
+        v: (batch, heads, keys, value_dim).
+        query_positions: (queries,) or (batch, queries).
+        key_positions: (keys,) or (batch, keys).
+        scale: factor on products of queries and keys.
+
+    Returns:
+        (batch, heads, queries, value_dim); None unless positions are neighbours.
+    """
+    at, to = one_row(query_positions), one_row(key_positions)
+    if q.device.type != "cpu" or not (neighbours(at) and neighbours(to)):
+        return None
+    queries, keys = q.shape[-2], k.shape[-2]
+    past = keys - queries
+    # Distances are counted from the causal diagonal, wherever the positions start.
+    start = at[0] - to[0] - past
+    steps = torch.arange(keys - 1, -min(_BLOCK, queries), -1)
+    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+    added = module.of_distance(start + steps).to(dtype).masked_fill(steps < 0, float("-inf"))
+    out = v.new_empty(*q.shape[:-1], v.shape[-1])
+    # Autocast would copy the mask, overlaps and all, to round it.
+    with torch.autocast("cpu", enabled=False):
+        for first in range(0, queries, _BLOCK):
+            end = min(first + _BLOCK, queries)
+            seen = past + end
+            # Row r of the strides is the last query but r: queries go in and out reversed.
+            row = added[:, keys - seen : keys + end - first - 1].contiguous()
+            mixed = scaled_dot_product_attention(
+                q[..., first:end, :].flip(-2).to(v.dtype),
+                k[..., :seen, :].to(v.dtype),
+                v[..., :seen, :],
+                attn_mask=row.unfold(-1, seen, 1)[None],
+                scale=scale,
+            )
+            out[..., first:end, :] = mixed.flip(-2)
+    return out
