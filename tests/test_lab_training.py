@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -213,6 +214,12 @@ def test_the_rate_rises_and_falls() -> None:
     # Half way down the cosine, and at its end.
     assert rates[55] == pytest.approx(0.55, rel=2**-50)
     assert rates[100] == pytest.approx(0.1, rel=2**-50)
+    # Other ends: none, and no fall at all.
+    to_zero = dataclasses.replace(training, end_share=0.0)
+    assert learning_rate(100, to_zero) == pytest.approx(0, abs=2**-52)
+    assert learning_rate(55, to_zero) == pytest.approx(0.5, rel=2**-50)
+    constant = dataclasses.replace(training, end_share=1.0)
+    assert [learning_rate(step, constant) for step in range(101)] == [*rates[:10], *[1.0] * 91]
 
 
 def test_weights_in_common_start_equal() -> None:

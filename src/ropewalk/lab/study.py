@@ -26,8 +26,8 @@ from .training import Training
 
 _FOLDER = Path(__file__).parent / "studies"
 _MAY_BE_NOTHING = (
-    "warmup", "weight_decay", "first_step", "recall_share", "copy_share", "trials", "models",
-    "distances",
+    "warmup", "end_share", "weight_decay", "first_step", "recall_share", "copy_share", "trials",
+    "models", "distances",
 )  # fmt: skip
 _WORDS = {
     "int": "a whole number",
@@ -329,7 +329,9 @@ def _check_fits_together(plan: ModelPlan, where: str) -> None:
     """Refuse what would fail, or give batches of another length, hours later."""
     training, data, longest = plan.training, plan.data, plan.encoding.longest
     reach = training.length if training.skips is None else training.skips
-    if reach < training.length:
+    if training.end_share > 1:
+        wrong = ("end_share", str(training.end_share), "at most 1")
+    elif reach < training.length:
         wrong = ("skips", str(reach), f"at least the length, {training.length}")
     elif longest is not None and longest < reach:
         wrong = ("length", str(reach), f"at most the {longest} positions of the encoding")

@@ -32,8 +32,10 @@ class Training:
         batch: sequences of a step.
         steps: of the whole schedule.
         peak_rate: highest learning rate; it rises over ``warmup`` steps and falls along a
-            cosine to a tenth.
+            cosine.
         warmup: steps.
+        end_share: of the peak rate that is left at the end; 1 for a constant rate, where
+            another training goes on.
         weight_decay: on matrices.
         check_every: steps between checks on held-out text.
         first_step: number of the first step's batch: a fine-tuning goes on in the data where
@@ -46,6 +48,7 @@ class Training:
     steps: int = 1500
     peak_rate: float = 3e-3
     warmup: int = 100
+    end_share: float = 0.1
     weight_decay: float = 0.1
     check_every: int = 50
     first_step: int = 0
@@ -53,11 +56,12 @@ class Training:
 
 
 def learning_rate(step: int, training: Training) -> float:
-    """Return the rate of a step: a rise over the warm-up, then a cosine to a tenth."""
+    """Return the rate of a step: a rise over the warm-up, then a cosine."""
     if step < training.warmup:
         return training.peak_rate * (step + 1) / training.warmup
     share = (step - training.warmup) / max(1, training.steps - training.warmup)
-    return training.peak_rate * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * share)))
+    end = training.end_share
+    return training.peak_rate * (end + (1 - end) * 0.5 * (1 + math.cos(math.pi * share)))
 
 
 def mixed_precision() -> torch.dtype | None:

@@ -10,7 +10,9 @@ from typing import Any
 from ...extend.statistics import wilson
 from ...show.picture import drawing, save
 from ...show.styles import keywords
+from ..data import Data
 from ..results import Found
+from ..training import Training
 
 Draw = Callable[[Any], None]
 """Fills a matplotlib figure."""
@@ -90,6 +92,14 @@ def training_curves(axis: Any, found: Found) -> None:
     axis.set_ylabel("held-out loss, bits per byte (lower is better)")
 
 
+def rate(training: Training) -> str:
+    """Say how the rate goes."""
+    rises = f"rate {training.peak_rate} after {training.warmup} steps"
+    if training.end_share == 1:
+        return f"{rises}, constant then"
+    return f"{rises}, then a cosine to {training.end_share:.0%} of it"
+
+
 def protocol(found: Found, more: Sequence[str]) -> list[str]:
     """Return what was done, from the values that it was done with."""
     study = found.study
@@ -99,12 +109,7 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
     e = first["environment"]
     sizes = sorted({r["parameters"] for r in found.trainings.values()})
     between = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-    data = next(iter(study.models.values())).data
-    mix = []
-    if data.recall_share:
-        mix.append(f"{data.recall_share:.0%} of the sequences have key-value lines in the text")
-    if data.copy_share:
-        mix.append(f"{data.copy_share:.1%} repeat random lines")
+    mix = practice(next(iter(study.models.values())).data)
     lines = [
         (
             f"Byte-level decoders, {shape.layers} layers, width {shape.width}, {shape.heads} heads "
@@ -114,9 +119,9 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
             f"Trained {training.steps:,} steps of {training.batch} sequences of "
             f"{training.length} bytes ({training.steps * training.batch * training.length:,} "
             f"bytes) of the standard library's sources, files of the split `train`"
-            + (f"; {', '.join(mix)}" if mix else "")
+            + (f"; {mix}" if mix else "")
             + f". AdamW (0.9, 0.95), weight decay {training.weight_decay}, gradients clipped at 1, "
-            f"rate {training.peak_rate} after {training.warmup} steps, then a cosine to a tenth; "
+            f"{rate(training)}; "
             f"one rate for all models. Matrix products in {first['precision'].split('.')[-1]}."
         ),
         (
@@ -139,15 +144,30 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
+def practice(data: Data) -> str:
+    """Say what is in the sequences beside text."""
+    mix = []
+    if data.recall_share:
+        mix.append(f"{data.recall_share:.0%} of the sequences have key-value lines in the text")
+    if data.copy_share:
+        mix.append(f"{data.copy_share:.1%} repeat random lines")
+    return ", ".join(mix)
+
+
 def _further(found: Found) -> list[str]:
-    """Say which trainings go on from the end of others."""
-    told = [
-        f"{name} from {plan.start} ({plan.training.steps:,} steps of {plan.training.batch} x "
-        f"{plan.training.length:,} bytes)"
-        for name, plan in found.study.models.items()
-        if plan.start is not None
-    ]
-    return [f"Trained further: {', '.join(told)}."] if told else []
+    """Say which trainings go on from the end of others, equal ones together."""
+    named: dict[str, list[str]] = {}
+    for name, plan in found.study.models.items():
+        if plan.start is not None:
+            training = plan.training
+            told = [
+                f"{training.steps:,} steps of {training.batch} x {training.length:,} bytes",
+                rate(training),
+                practice(plan.data),
+            ]
+            how = f"from {plan.start}: {'; '.join(part for part in told if part)}"
+            named.setdefault(how, []).append(name)
+    return [f"Trained further, {', '.join(names)} {how}." for how, names in named.items()]
 
 
 def markdown(found: Found, page: Page, pictures: Sequence[str]) -> str:

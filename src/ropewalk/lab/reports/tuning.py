@@ -8,7 +8,7 @@ from ...show.styles import keywords
 from ..intervals import mean_of, paired
 from ..results import Found
 from ..training import Training
-from .page import Page, Plot, share, table
+from .page import Page, Plot, rate, share, table
 
 _STRETCHED, _TRAINED, _CONTROL = "short", "as trained", "control"
 _MEASURES = (_STRETCHED, _TRAINED, _CONTROL)
@@ -46,11 +46,10 @@ def _trainings(found: Found) -> str:
     skipping = next(p.training for p in plans.values() if p.training.skips)
     return (
         f"Fine-tuning goes on from {_first(found)} on {_sequences(tuned)} a step, where the "
-        f"training before had {_sequences(first)}: rate {tuned.peak_rate} after {tuned.warmup} "
-        f"steps, then a cosine to a tenth. PoSE has {_sequences(skipping)}, whose positions skip "
-        f"within {skipping.skips:,}. The controls train as many steps more on "
-        f"{_sequences(first)} and are cropped. `long` starts where {_first(found)} started and "
-        f"trains as many steps ({long.steps:,}), on {_sequences(long)}, at the same rate."
+        f"training before had {_sequences(first)}: {rate(tuned)}. PoSE has "
+        f"{_sequences(skipping)}, whose positions skip within {skipping.skips:,}. The controls "
+        f"train as many steps more on {_sequences(first)} and are cropped. `long` starts where "
+        f"{_first(found)} started and trains as many steps ({long.steps:,}), on {_sequences(long)}, at the same rate."
     )
 
 
