@@ -49,7 +49,8 @@ def _trainings(found: Found) -> str:
         f"training before had {_sequences(first)}: {rate(tuned)}. PoSE has "
         f"{_sequences(skipping)}, whose positions skip within {skipping.skips:,}. The controls "
         f"train as many steps more on {_sequences(first)} and are cropped. `long` starts where "
-        f"{_first(found)} started and trains as many steps ({long.steps:,}), on {_sequences(long)}, at the same rate."
+        f"{_first(found)} started and trains as many steps ({long.steps:,}), on "
+        f"{_sequences(long)}, at the same rate."
     )
 
 
