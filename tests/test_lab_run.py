@@ -271,7 +271,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Unstarted:
     return fake
 
 
-def test_units_start_after_their_needs_longest_first(
+def test_units_start_after_their_needs(
     units: list[Unit], tmp_path: Path, processes: Unstarted
 ) -> None:
     shares: list[float] = []
@@ -282,10 +282,40 @@ def test_units_start_after_their_needs_longest_first(
     by_key = {u.key: u for u in units}
     for place, key in enumerate(processes.started):
         assert set(by_key[key].needs) <= set(processes.started[:place])
-    costs = {u.key: u.cost for u in units}
-    assert processes.started[0] == max((u.key for u in units if not u.needs), key=costs.get)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
+
+
+def test_what_most_hangs_on_starts_first(
+    units: list[Unit], tmp_path: Path, processes: Unstarted
+) -> None:
+    """A short training before a long one goes before a middling one that nothing needs."""
+    rope, learned, tuned = (u for u in units if u.kind == "model")
+    assert tuned.needs == (rope.key,)
+    chain = [
+        dataclasses.replace(rope, cost=1.0),
+        dataclasses.replace(learned, cost=5.0),
+        dataclasses.replace(tuned, cost=7.0),
+    ]
+    run_here(chain, tmp_path, workers=1)
+    assert processes.started == [rope.key, tuned.key, learned.key]
+    processes.started.clear()
+    chain[1] = dataclasses.replace(learned, cost=8.5)
+    run_here(chain, tmp_path / "other", workers=1)
+    assert processes.started == [learned.key, rope.key, tuned.key]
+
+
+def test_several_studies_share_units(units: list[Unit], study_file: Path) -> None:
+    study = read_study(str(study_file))
+    plan = study.models["rope"]
+    fewer = dataclasses.replace(study, models={"other": plan}, measures=())
+    assert units_of(study, fewer) == units
+    both = units_of(fewer, study)
+    assert len(both) == len(units)
+    assert {u.key for u in both} == {u.key for u in units}
+    # An order in which everything comes after what it needs.
+    for place, unit in enumerate(both):
+        assert set(unit.needs) <= {u.key for u in both[:place]}
 
 
 def test_a_worker_that_dies_is_tried_three_times(

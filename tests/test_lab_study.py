@@ -254,7 +254,7 @@ def test_wrong_studies_give_one_line(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["run", "{wrong}"], ["report", "{wrong}"], ["run", "{missing}"], ["run", "{folder}"],
-     ["run", "{binary}"], ["report", "{right}"]],
+     ["run", "{binary}"], ["run", "{right}", "{wrong}"], ["report", "{right}"]],
 )  # fmt: skip
 def test_the_command_says_it_in_one_line(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
