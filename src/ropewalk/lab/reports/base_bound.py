@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...extend.statistics import wilson
@@ -50,10 +51,12 @@ def _models(found: Found) -> list[str]:
     return found.measured(_DISTANCE)
 
 
-def _shares(found: Found, model: str) -> dict[int, tuple[int, int]]:
-    """Return distance to (hits, trials) over all seeds."""
+def _shares(
+    found: Found, model: str, seeds: Sequence[int] | None = None
+) -> dict[int, tuple[int, int]]:
+    """Return distance to (hits, trials) over all seeds, or some."""
     out: dict[int, tuple[int, int]] = {}
-    for seed in found.study.seeds:
+    for seed in found.study.seeds if seeds is None else seeds:
         for m in found.measurements[_DISTANCE, model, seed]:
             for share in m.retrieval[0].by_distance:
                 hits, trials = out.get(share.farthest, (0, 0))
@@ -76,6 +79,7 @@ def _reach_table(found: Found) -> list[str]:
     rows = []
     for name in _models(found):
         measured = reach(_shares(found, name))
+        each = [reach(_shares(found, name, [seed])) for seed in found.study.seeds]
         loss = found.bits(_LOSS, name, "none", found.study.length)
         start = found.bits(_LOSS, first, "none", found.study.length)
         assert loss is not None
@@ -85,11 +89,15 @@ def _reach_table(found: Found) -> list[str]:
                 name,
                 str(found.study.settings["predicted"][name]),
                 "none reached" if measured is None else str(measured),
+                ", ".join("none" if value is None else str(value) for value in each),
                 mean_of(loss).text(3),
                 "" if name == first else paired(loss, start).text(3, sign=True),
             ]
         )
-    heads = ["model", "predicted failure", "measured reach", "bits per byte", f"minus {first}"]
+    heads = [
+        "model", "predicted failure", "measured reach", "of each seed", "bits per byte",
+        f"minus {first}",
+    ]  # fmt: skip
     return table(heads, rows)
 
 
