@@ -107,6 +107,8 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
     training = next(iter(study.models.values())).training
     first = next(iter(found.trainings.values()))
     e = first["environment"]
+    precisions = sorted({r["precision"].split(".")[-1] for r in found.trainings.values()})
+    processors = sorted({r["environment"]["processor"] for r in found.trainings.values()})
     sizes = sorted({r["parameters"] for r in found.trainings.values()})
     between = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     mix = practice(next(iter(study.models.values())).data)
@@ -122,7 +124,7 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
             + (f"; {mix}" if mix else "")
             + f". AdamW (0.9, 0.95), weight decay {training.weight_decay}, gradients clipped at 1, "
             f"{rate(training)}; "
-            f"one rate for all models. Matrix products in {first['precision'].split('.')[-1]}."
+            f"one rate for all models. Matrix products in {' and '.join(precisions)}."
         ),
         (
             f"Seeds {', '.join(map(str, study.seeds))}: with one seed all models see the same "
@@ -136,7 +138,7 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
         ),
         (
             f"ropewalk {e['ropewalk']}, Python {e['python']}, torch {e['torch']}, "
-            f"{e['processor']}; {found.seconds() / 3600:.1f} core hours. Data: `results.csv`, "
+            f"{' and '.join(processors)}; {found.seconds() / 3600:.1f} core hours. Data: `results.csv`, "
             f"the exact configuration of each run: `configs.json`. Repeat with "
             f"`ropewalk lab run {study.name}`."
         ),
