@@ -105,8 +105,7 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
     study = found.study
     shape = study.shape
     training = next(iter(study.models.values())).training
-    first = next(iter(found.trainings.values()))
-    e = first["environment"]
+    e = next(iter(found.trainings.values()))["environment"]
     precisions = sorted({r["precision"].split(".")[-1] for r in found.trainings.values()})
     processors = sorted({r["environment"]["processor"] for r in found.trainings.values()})
     sizes = sorted({r["parameters"] for r in found.trainings.values()})
@@ -138,8 +137,8 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
         ),
         (
             f"ropewalk {e['ropewalk']}, Python {e['python']}, torch {e['torch']}, "
-            f"{' and '.join(processors)}; {found.seconds() / 3600:.1f} core hours. Data: `results.csv`, "
-            f"the exact configuration of each run: `configs.json`. Repeat with "
+            f"{' and '.join(processors)}; {found.seconds() / 3600:.1f} core hours. Data: "
+            f"`results.csv`, the exact configuration of each run: `configs.json`. Repeat with "
             f"`ropewalk lab run {study.name}`."
         ),
     ]
