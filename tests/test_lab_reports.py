@@ -281,8 +281,9 @@ def test_beyond_says_nothing_of_turning_where_nothing_turns() -> None:
 
 def test_stages_names_the_best_and_judges_it_by_cropping() -> None:
     page = page_of(made("stages"))
-    assert len(page.answers) == 5
-    first, last = page.answers[0], page.answers[-1]
+    assert len(page.answers) == 6
+    holding, first, last = page.answers[0], page.answers[1], page.answers[-1]
+    assert "up to 32×: self-extend, dual-chunk; worse at once: none, linear, ntk, " in holding
     assert first.startswith("2×: the lowest loss is self-extend's, 2.080 ± 0.025 bits per byte")
     assert "better than cropping (-0.020 ± 0.000)" in first
     assert "most lines are found by dual-chunk, 108 of 120 (cropping 60 of 120)" in first
@@ -308,7 +309,9 @@ def test_stages_says_when_nothing_beats_cropping(above: float, spread: float, ve
     def bits(_: str, seed: int, method: str, *__: Any) -> float:
         return 2.0 if method == "crop" else 2.0 + above + spread * (seed - 2)
 
-    for answer in page_of(found_of(study_of("stages"), flat, bits)).answers:
+    holding, *answers = page_of(found_of(study_of("stages"), flat, bits)).answers
+    assert ("up to 32×: none, linear," in holding) == (spread > 0)
+    for answer in answers:
         assert verdict in answer
         assert "better" not in answer
 
@@ -333,7 +336,9 @@ def test_tuning_measures_every_way_from_the_model_trained_long() -> None:
 
 def test_base_bound_compares_the_reach_with_the_prediction() -> None:
     page = page_of(made("base-bound"))
-    told, shares, rank = page.answers
+    told, verdict, shares, rank = page.answers
+    assert "the order holds and the numbers do." in verdict
+    assert "base-100 0.7, base-500 0.6, base-1000 0.8." in verdict
     for name, measured in zip(PREDICTED, (20, 64, 103, 400, 500), strict=True):
         assert f"{name} {PREDICTED[name]} against {measured}" in told
     assert "base-500 100% before, 0% from there on" in shares
@@ -353,6 +358,9 @@ def test_base_bound_says_when_the_prediction_fails() -> None:
 
     study = study_of("base-bound")
     assert page_of(found_of(study, flat, hits=opposite)).answers[-1].endswith("-1.00.")
+    wrong = page_of(found_of(study, flat, hits=opposite)).answers[1]
+    assert "the order does not hold and the numbers do not." in wrong
+    assert "base-100 at least 17.9" in wrong
     nowhere = page_of(found_of(study, flat)).answers
     assert "base-100 28 against none" in nowhere[0]
     assert nowhere[-1].endswith("undefined, all reaches are equal.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from .page import Page, Plot, table
 
 _DISTANCE, _LOSS = "distance", "loss"
 _COLORS = ("#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9")
+CLOSE = 2
+"""A reach agrees with its prediction within this factor."""
 REACHED = 0.5
 """A distance counts as reached while at least this share of the lines is found."""
 
@@ -120,6 +123,7 @@ def _answers(found: Found) -> list[str]:
     )
     out.append(f"Predicted first failure against measured reach, bytes: {told}.")
     farthest = max(_shares(found, _models(found)[0]))
+    out.append(_verdict(found, measured, farthest))
     beyond = []
     for name in _models(found):
         shares = _shares(found, name)
@@ -144,6 +148,28 @@ def _answers(found: Found) -> list[str]:
         + ("undefined, all reaches are equal." if ranks is None else f"{ranks:.2f}.")
     )
     return out
+
+
+def _verdict(found: Found, measured: dict[str, int | None], farthest: int) -> str:
+    """Judge by what was asked for beforehand, of predictions that the distances could show wrong.
+
+    Where the farthest distance asked for is reached, the reach is that or more.
+    """
+    predicted = found.study.settings["predicted"]
+    shown = {n: float(m or 0) for n, m in measured.items() if 2 * predicted[n] <= farthest}
+    ratios = {name: value / predicted[name] for name, value in shown.items()}
+    values = list(shown.values())
+    rises = all(a < b for a, b in itertools.pairwise(values))
+    close = all(1 / CLOSE <= ratio <= CLOSE for ratio in ratios.values())
+    told = ", ".join(
+        f"{name} {'at least ' if shown[name] == farthest else ''}{ratio:.1f}"
+        for name, ratio in ratios.items()
+    )
+    return (
+        "By the rule set beforehand (the reach rises with the base, and is within a factor of "
+        f"{CLOSE} of its prediction) the order {'holds' if rises else 'does not hold'} and the "
+        f"numbers {'do' if close else 'do not'}. Reach over prediction: {told}."
+    )
 
 
 def _rank_correlation(a: list[float], b: list[float]) -> float | None:

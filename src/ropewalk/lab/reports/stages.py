@@ -13,6 +13,7 @@ from .page import Page, Plot, lengths_axis, share, table
 _MEASURE, _TUNED, _TESTED = "stages", "slopes-held-out", "slopes-test"
 _RETRIEVAL = "retrieval"
 """How the names of the measurements begin whose trials count."""
+_NAMED = 3
 _NEAR = 1.25
 """How far the close-up goes, times the lowest loss: cropping and what is about as good."""
 
@@ -148,7 +149,7 @@ def _time_table(found: Found, lengths: list[int]) -> list[str]:
 
 
 def _answers(found: Found, lengths: list[int]) -> list[str]:
-    out = []
+    out = [_holding(found, lengths)]
     methods = [m for m in _methods(found) if m not in ("crop", "none")]
     for length in lengths[1:]:
         best = min(methods, key=lambda m: mean_of(_bits(found, m, length)).value)
@@ -157,13 +158,9 @@ def _answers(found: Found, lengths: list[int]) -> list[str]:
             "better than cropping" if d.high < 0
             else "worse than cropping" if d.low > 0 else "not told apart from cropping"
         )  # fmt: skip
-        hits = max(methods, key=lambda m: _hits(found, m, length)[0])
-        got, trials = _hits(found, hits, length)
         cropped, of = _hits(found, "crop", length)
         retrieved = (
-            f"; most lines are found by {hits}, {got} of {trials} (cropping {cropped} of {of})"
-            if trials
-            else ""
+            f"; {_finders(found, methods, length)} (cropping {cropped} of {of})" if of else ""
         )
         out.append(
             f"{length / found.study.length:g}×: the lowest loss is {best}'s, "
@@ -171,6 +168,39 @@ def _answers(found: Found, lengths: list[int]) -> list[str]:
             f"({d.text(3, sign=True)}){retrieved}."
         )
     return out
+
+
+def _finders(found: Found, methods: list[str], length: int) -> str:
+    """Say which methods find most lines."""
+    hits = {m: _hits(found, m, length) for m in methods}
+    most, trials = max(hits.values())
+    names = [m for m, (got, _) in hits.items() if got == most]
+    if len(names) > _NAMED:
+        return f"{len(names)} methods find most lines, {most} of {trials}"
+    return f"most lines are found by {', '.join(names)}, {most} of {trials}"
+
+
+def _holding(found: Found, lengths: list[int]) -> str:
+    """Say up to which length each method is never told to be worse than cropping."""
+    groups: dict[int, list[str]] = {}
+    for name in _methods(found):
+        if name == "crop":
+            continue
+        farthest = lengths[0]
+        for length in lengths[1:]:
+            if paired(_bits(found, name, length), _bits(found, "crop", length)).low > 0:
+                break
+            farthest = length
+        groups.setdefault(farthest, []).append(name)
+    told = []
+    for length, names in sorted(groups.items(), reverse=True):
+        upto = f"up to {length / found.study.length:g}×" if length > lengths[0] else "worse at once"
+        told.append(f"{upto}: {', '.join(names)}")
+    return (
+        "Loss not told to be worse than cropping's by these seeds (which is not to say as good), "
+        + "; ".join(told)
+        + "."
+    )
 
 
 def _slopes(found: Found) -> list[str]:
