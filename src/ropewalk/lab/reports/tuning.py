@@ -182,7 +182,7 @@ def _draw(figure: Any, found: Found) -> None:
                 (int(steps), name, "crop" if cropped else "none")
             )
     labels = {"none": "direct", "crop": "control, cropped", "pose": "YaRN with PoSE"}
-    top = 0.0
+    top, bottom = 0.0, long.low
     for kind, points in series.items():
         points.sort()
         x = [steps for steps, *_ in points]
@@ -196,8 +196,9 @@ def _draw(figure: Any, found: Found) -> None:
         y = [100 * hits / max(1, trials) for hits, trials in shares]
         right.plot(x, y, linewidth=1.2, markersize=5, **look)
         top = max(top, *(m.value for m in means))
+        bottom = min(bottom, *(m.low for m in means))
     cap = 1.6 * long.value
-    left.set_ylim(long.low - 0.05, min(top + 0.1, cap))
+    left.set_ylim(bottom - 0.05, min(top + 0.1, cap))
     cut = f"; cut off at {cap:.2f}" if top + 0.1 > cap else ""
     left.set_ylabel("bits per byte (lower is better)")
     left.set_title(f"loss at {target:,} bytes; bars: 95 % over seeds{cut}", fontsize=10)
