@@ -183,6 +183,7 @@ def test_every_report_has_a_page() -> None:
     ("name", "table", "missing"),
     [
         ("tuning", "models", "long"),
+        ("tuning", "models", "pose-400"),
         ("tuning", "measures", "short"),
         ("convergence", "settings", "reference"),
         ("beyond", "measures", "beyond"),

@@ -153,16 +153,14 @@ def _practice(number: int, data: Data) -> str:
 
     Batches of one or two sequences get their share too, over several steps.
     """
-
-    def steps_over(share: float, at: int) -> bool:
-        # A billionth guards against shares such as 0.1 that binary cannot hold.
-        return math.floor((at + 1) * share + 1e-9) > math.floor(at * share + 1e-9)
-
     both = data.recall_share + data.copy_share
-    if not steps_over(both, number):
+    earlier = _whole(number * both)
+    if _whole((number + 1) * both) == earlier:
         return "text"
-    return (
-        "recall"
-        if steps_over(data.recall_share / both, math.floor(number * both + 1e-9))
-        else ("copy")
-    )
+    recall = data.recall_share / both
+    return "recall" if _whole((earlier + 1) * recall) > _whole(earlier * recall) else "copy"
+
+
+def _whole(value: float) -> int:
+    """Round down; a billionth guards against shares such as 0.1 that binary cannot hold."""
+    return math.floor(value + 1e-9)

@@ -38,7 +38,9 @@ REPORTS: dict[str, Report] = {
     "beyond": Report(module="beyond", measures=("beyond",)),
     "stages": Report(module="stages", measures=("stages",)),
     "tuning": Report(
-        module="tuning", models=("long", "control-400"), measures=("as trained", "short", "control")
+        module="tuning",
+        models=("long", "yarn-400", "pose-400", "control-400"),
+        measures=("as trained", "short", "control"),
     ),
     "base-bound": Report(
         module="base_bound", measures=("distance", "loss"), settings=("predicted",)

@@ -156,7 +156,7 @@ def _verdict(found: Found, measured: dict[str, int | None], farthest: int) -> st
     Where the farthest distance asked for is reached, the reach is that or more.
     """
     predicted = found.study.settings["predicted"]
-    shown = {n: float(m or 0) for n, m in measured.items() if 2 * predicted[n] <= farthest}
+    shown = {n: float(m or 0) for n, m in measured.items() if CLOSE * predicted[n] <= farthest}
     ratios = {name: value / predicted[name] for name, value in shown.items()}
     values = list(shown.values())
     rises = all(a < b for a, b in itertools.pairwise(values))

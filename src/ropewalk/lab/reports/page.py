@@ -122,8 +122,8 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
             f"bytes) of the standard library's sources, files of the split `train`"
             + (f"; {mix}" if mix else "")
             + f". AdamW (0.9, 0.95), weight decay {training.weight_decay}, gradients clipped at 1, "
-            f"{rate(training)}; "
-            f"one rate for all models. Matrix products in {' and '.join(precisions)}."
+            f"{rate(training)}; one rate for all models. "
+            f"Matrix products in {' and '.join(precisions)}."
         ),
         (
             f"Seeds {', '.join(map(str, study.seeds))}: with one seed all models see the same "
@@ -145,6 +145,11 @@ def protocol(found: Found, more: Sequence[str]) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
+def sequences(training: Training) -> str:
+    """Say what a step sees."""
+    return f"{training.batch} x {training.length:,} bytes"
+
+
 def practice(data: Data) -> str:
     """Say what is in the sequences beside text."""
     mix = []
@@ -162,7 +167,7 @@ def _further(found: Found) -> list[str]:
         if plan.start is not None:
             training = plan.training
             told = [
-                f"{training.steps:,} steps of {training.batch} x {training.length:,} bytes",
+                f"{training.steps:,} steps of {sequences(training)}",
                 rate(training),
                 practice(plan.data),
             ]

@@ -7,8 +7,7 @@ from typing import Any
 from ...show.styles import keywords
 from ..intervals import mean_of, paired
 from ..results import Found
-from ..training import Training
-from .page import Page, Plot, rate, share, table
+from .page import Page, Plot, rate, sequences, share, table
 
 _STRETCHED, _TRAINED, _CONTROL = "short", "as trained", "control"
 _MEASURES = (_STRETCHED, _TRAINED, _CONTROL)
@@ -40,22 +39,18 @@ def page(found: Found) -> Page:
 
 
 def _trainings(found: Found) -> str:
-    plans = found.study.models
-    first, long = plans[_first(found)].training, plans["long"].training
-    tuned = next(p.training for p in plans.values() if p.method != "none" and not p.training.skips)
-    skipping = next(p.training for p in plans.values() if p.training.skips)
-    return (
-        f"Fine-tuning goes on from {_first(found)} on {_sequences(tuned)} a step, where the "
-        f"training before had {_sequences(first)}: {rate(tuned)}. PoSE has "
-        f"{_sequences(skipping)}, whose positions skip within {skipping.skips:,}. The controls "
-        f"train as many steps more on {_sequences(first)} and are cropped. `long` starts where "
-        f"{_first(found)} started and trains as many steps ({long.steps:,}), on "
-        f"{_sequences(long)}, at the same rate."
+    first, long, tuned, skipping = (
+        found.study.models[name].training
+        for name in (_first(found), "long", "yarn-400", "pose-400")
     )
-
-
-def _sequences(training: Training) -> str:
-    return f"{training.batch} x {training.length:,} bytes"
+    return (
+        f"Fine-tuning goes on from {_first(found)} on {sequences(tuned)} a step, where the "
+        f"training before had {sequences(first)}: {rate(tuned)}. PoSE has "
+        f"{sequences(skipping)}, whose positions skip within {skipping.skips:,}. The controls "
+        f"train as many steps more on {sequences(first)} and are cropped. `long` starts where "
+        f"{_first(found)} started and trains as many steps ({long.steps:,}), on "
+        f"{sequences(long)}, at the same rate."
+    )
 
 
 def _scoring(found: Found) -> str:
