@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from ropewalk.cli.main import main
 from ropewalk.encodings import ALiBi, LogN, ReRoPE, Rotary
 from ropewalk.lab.reports import REPORTS
 from ropewalk.lab.study import Study, names, read_study
+from ropewalk.lab.training import Training
 from ropewalk.lab.units import planned_units, units_of
 from ropewalk.lab.work import trained_encoding
 from ropewalk.scaling import YaRN
@@ -117,8 +119,19 @@ def test_equal_models_of_one_study_are_trained_once(tmp_path: Path) -> None:
     assert len(planned_units(study)) == 8
 
 
+def test_the_committed_results_are_those_of_the_study_files() -> None:
+    """Neither a study file nor the code that reads it changes what a page says was run."""
+    pages = Path(__file__).parent.parent / "docs" / "studies"
+    kept = {path.parent.name for path in pages.glob("*/configs.json")}
+    assert kept >= {"base-bound", "stages", "tuning"}
+    for name in kept:
+        planned = {unit.key: unit.config for unit in units_of(read_study(name))}
+        stored = json.loads((pages / name / "configs.json").read_text())
+        assert stored == json.loads(json.dumps(planned))
+
+
 def test_a_start_hands_on_its_encoding_and_the_place_in_the_data(tmp_path: Path) -> None:
-    text = SMALL + (
+    text = SMALL.replace("[models.rope]", "[models.rope]\ntraining = { end_share = 1.0 }") + (
         '[models.tuned]\nstart = "rope"\nmethod = "yarn"\nfactor = 4\n'
         "training = { length = 256, steps = 7 }\n"
         '[models.more]\nstart = "tuned"\n'
@@ -127,6 +140,10 @@ def test_a_start_hands_on_its_encoding_and_the_place_in_the_data(tmp_path: Path)
     tuned, more = study.models["tuned"], study.models["more"]
     assert (tuned.training.first_step, more.training.first_step) == (4, 11)
     assert tuned.training.batch == 2
+    # Not the rest of its start's schedule: a start of another kind would change it unseen.
+    plain = Training().end_share
+    assert [study.models[n].training.end_share for n in study.models] == [1.0, plain, plain]
+    assert more.training.length == study.length
     encoding = trained_encoding(tuned)
     assert isinstance(encoding, Rotary)
     assert encoding.rope.scaling == YaRN(factor=4.0, original_length=64)

@@ -308,14 +308,14 @@ def _model(
             expected="one of them",
             fix='e.g. encoding = { kind = "rotary" }',
         )
-    base = training if start is None else before[start].training
     if start is not None:
-        # It goes on in the data where its start stopped.
-        base = dataclasses.replace(base, first_step=base.first_step + base.steps)
+        # It goes on in the data where its start stopped; the rest of that schedule is not its own.
+        gone = before[start].training
+        training = dataclasses.replace(training, first_step=gone.first_step + gone.steps)
     plan = ModelPlan(
         name=name,
         encoding=encoding,
-        training=_filled(Training, f"{where}: training", entry.get("training", {}), base),
+        training=_filled(Training, f"{where}: training", entry.get("training", {}), training),
         data=_filled(Data, f"{where}: data", entry.get("data", {}), data),
         start=start,
         method=stretch,
