@@ -11,37 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_results import found_of, study_of
+from made_up_results import CLAIM, COMPARED, NOISE, decaying, found_of, row_of, study_of
 
 from ropewalk.errors import InputError
 from ropewalk.lab import intervals, reports
 from ropewalk.lab.intervals import Mean, mean_of, paired, ratio
 from ropewalk.lab.reports import REPORTS, check_report, page_of, write_report
 from ropewalk.lab.reports.base_bound import reach
-from ropewalk.lab.reports.convergence import steps_to
 from ropewalk.lab.results import COLUMNS, Found, as_csv
 from ropewalk.lab.study import names
-
-NOISE = {1: -0.01, 2: 0.0, 3: 0.01}
-"""What a seed adds to all models alike: differences by seed do not see it."""
 
 
 def flat(*_: Any) -> float:
     return 2.0
-
-
-def decaying(model: str, seed: int, step: int) -> float:
-    """Falls as a power of the step; T5 takes 1.5 times as many steps, none starts higher."""
-    slower = {"t5": 1.5, "alibi": 1.0}.get(model, 1.2)
-    if model == "rope":
-        slower = 1.0
-    worse = {"none": 0.5, "learned": 0.1}.get(model, 0.0)
-    return 2 + worse + NOISE[seed] + (400 * slower / step) * 0.5
-
-
-@pytest.fixture(scope="module")
-def convergence() -> Found:
-    return found_of(study_of("convergence"), decaying)
 
 
 def beyond_bits(model: str, seed: int, method: str, length: int, protocol: str, _: str) -> float:
@@ -121,12 +103,6 @@ def made(name: str) -> Found:
     return found_of(study_of(name), **parts[name])
 
 
-def row_of(lines: list[str], name: str) -> list[str]:
-    """The cells of a Markdown table's row."""
-    (row,) = [line for line in lines if line.startswith(f"| {name} |")]
-    return [cell.strip() for cell in row.strip("|").split("|")][1:]
-
-
 PAGES = ["convergence", "beyond", "stages", "tuning", "base-bound"]
 
 
@@ -204,50 +180,26 @@ def test_a_study_without_what_its_page_reads_is_refused(
         check_report(dataclasses.replace(study, **{table: kept}))
 
 
-def test_convergence_says_ratio_and_end(convergence: Found) -> None:
-    answers = page_of(convergence).answers
-    told = {line.split(" needs ")[0].removeprefix("Steps that "): line for line in answers[1:]}
-    # Held-out loss is 2 + 200 · slower / step + noise, so equal loss is at `slower` times the
-    # steps of every seed; between checks 50 apart a straight line stands for the hyperbola.
-    for name, wanted in (("t5", 1.5), ("sinusoidal", 1.2), ("alibi", 1.0)):
-        numbers = re.findall(r"([\d.]+) \[([\d.]+), ([\d.]+)\] to 2.4", told[name])
-        ((middle, low, high),) = numbers
-        assert float(middle) == pytest.approx(wanted, rel=0.02)
-        assert float(low) <= float(middle) <= float(high)
-        # A step at which a straight line is off by a quarter of (50 / step)² of the loss.
-        assert float(high) - float(low) < 0.1
-    # None never comes to 2.4, so nothing is said of it there.
-    assert "to 2.4" not in told.get("none", "")
-    assert not any("none" in line and "to 2.4" in line for line in answers)
-    ends = next(line for line in answers if line.startswith("After the same training"))
-    # 200 · 0.5 / 1200, and half a bit and more; the seeds' own noise cancels.
-    assert "t5 (+0.083 ± 0.000)" in ends
-    assert re.search(r"none \(\+0\.533 ± 0\.000\)", ends)
-    assert "alibi" not in ends
-    assert any("Not told apart" in line and "alibi (+0.000 ± 0.000)" in line for line in answers)
-    table = page_of(convergence).sections["Loss at the end of training"]
-    assert row_of(table, "rope")[0].startswith("2.167 ± 0.025")
-    # Best first.
-    assert [line.split("|")[1].strip() for line in table[2:]][-1] == "none"
-
-
-def test_convergence_says_who_is_better() -> None:
-    def reversed_(model: str, seed: int, _: int) -> float:
-        return 2.5 + NOISE[seed] - 0.1 * (model == "t5")
-
-    answers = page_of(found_of(study_of("convergence"), reversed_)).answers
-    assert "Lower than rope: t5 (-0.100 ± 0.000)." in answers
-
-
-def test_steps_to_a_loss_are_interpolated() -> None:
-    curve = ([50, 100, 150], [3.0, 2.0, 2.0])
-    assert steps_to(curve, 3.5) == 50
-    assert steps_to(curve, 3.0) == 50
-    assert steps_to(curve, 2.5) == 75
-    assert steps_to(curve, 2.0) == 100
-    assert steps_to(curve, 1.9) is None
-    # A loss that rises again was reached all the same.
-    assert steps_to(([50, 100, 150], [3.0, 2.4, 2.6]), 2.5) == pytest.approx(50 + 50 * 0.5 / 0.6)
+@pytest.mark.parametrize(
+    ("name", "settings", "told"),
+    [
+        ("convergence", COMPARED | {"shown": ["rope"]}, "settings: shown: got a key that nothing"),
+        ("convergence", COMPARED | {"reference": "rop"}, "settings: reference: got 'rop'"),
+        ("convergence", COMPARED | {"thresholds": []}, "settings: thresholds: got "),
+        ("convergence", COMPARED | {"thresholds": 2.0}, "settings: thresholds: got 2.0"),
+        ("convergence", COMPARED | {"claim": {"fewer_steps": [1, 2]}}, "settings: claim: got "),
+        ("convergence", COMPARED | {"claim": CLAIM | {"perplexities": [4]}}, "settings: claim"),
+        ("base-bound", {"predicted": {"base-100": 28}}, "settings: predicted: got "),
+        ("beyond", {"reference": "rope"}, "settings: reference: got a key that nothing reads"),
+    ],
+)
+def test_settings_that_no_page_can_read_are_refused(
+    name: str, settings: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        check_report(study_of(name, settings=settings))
+    assert str(caught.value).startswith(told)
+    assert "\n" not in str(caught.value)
 
 
 def test_beyond_says_where_the_protocol_turns_the_conclusion() -> None:

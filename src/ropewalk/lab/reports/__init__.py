@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ...errors import InputError
 from ...show.picture import SUFFIXES
@@ -25,16 +27,20 @@ class Report:
         models: names of models that the page speaks of.
         measures: names of measurements that it reads.
         settings: keys of ``[settings]`` that it reads.
+        may: further keys of ``[settings]`` that it reads where they are.
     """
 
     module: str
     models: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
 
 
 REPORTS: dict[str, Report] = {
-    "convergence": Report(module="convergence", settings=("reference", "thresholds")),
+    "convergence": Report(
+        module="convergence", settings=("reference", "thresholds"), may=("claim",)
+    ),
     "beyond": Report(module="beyond", measures=("beyond",)),
     "stages": Report(module="stages", measures=("stages",)),
     "tuning": Report(
@@ -49,6 +55,39 @@ REPORTS: dict[str, Report] = {
     "table": Report(module="plain"),
 }
 """By the name in study files."""
+
+
+def _numbers(value: object, count: int | None = None) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) > 0
+        and count in (None, len(value))
+        and all(type(v) in (int, float) and 0 < v < math.inf for v in value)
+    )
+
+
+def _claim(value: object) -> bool:
+    keys = {"fewer_steps", "perplexities"}
+    return (
+        isinstance(value, dict)
+        and set(value) == keys
+        and all(_numbers(v, 2) for v in value.values())
+    )
+
+
+def _predicted(value: object, study: Study) -> bool:
+    plans = [measure for measure in study.measures if measure.name == "distance"]
+    measured = [name for plan in plans for name in plan.models or study.models]
+    return isinstance(value, dict) and all(_numbers([value.get(name)]) for name in measured)
+
+
+_SETTINGS: dict[str, tuple[str, Callable[[Any, Study], bool]]] = {
+    "reference": ("the name of a model", lambda v, study: isinstance(v, str) and v in study.models),
+    "thresholds": ("a list of losses", lambda v, _: _numbers(v)),
+    "claim": ("fewer_steps and perplexities, two numbers above 0 each", lambda v, _: _claim(v)),
+    "predicted": ("a distance for each model whose distances are measured", _predicted),
+}
+"""What a key of ``[settings]`` must be, in words and as a test."""
 
 
 def page_of(found: Found) -> Page:
@@ -67,7 +106,8 @@ def check_report(study: Study) -> None:
     """Refuse a report that there is none of or that lacks something, before hours of work.
 
     Raises:
-        InputError: an unknown name, or a study without what the page reads.
+        InputError: an unknown name, a study without what the page reads, or a setting that
+            nothing reads.
     """
     name = study.report
     if name not in REPORTS:
@@ -91,6 +131,23 @@ def check_report(study: Study) -> None:
                 found=f"no {missing[0]!r}, which the report {name!r} reads",
                 expected=", ".join(getattr(report, table)),
                 fix='add it, or write report = "table"',
+            )
+    readable = report.settings + report.may
+    for key in study.settings:
+        if key not in readable:
+            raise InputError(
+                f"settings: {key}",
+                found="a key that nothing reads",
+                expected=", ".join(readable) if readable else f"no setting for {name!r}",
+                fix="correct or remove it",
+            )
+        expected, fits = _SETTINGS[key]
+        if not fits(study.settings[key], study):
+            raise InputError(
+                f"settings: {key}",
+                found=repr(study.settings[key]),
+                expected=expected,
+                fix="correct the value",
             )
 
 

@@ -1,8 +1,9 @@
-"""Study 1: steps to equal loss, and the loss at the end."""
+"""Study 1: steps to equal loss, and the loss at the end, beside what is claimed of them."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 from ...show.styles import keywords
@@ -42,19 +43,47 @@ def page(found: Found) -> Page:
 
 
 def steps_to(curve: tuple[list[int], list[float]], loss: float) -> float | None:
-    """Return the step at which a curve first is at ``loss`` or below, interpolated."""
+    """Return the step at which a curve first is at ``loss`` or below, interpolated.
+
+    Infinity for a loss that it never reaches; None for one that it had reached before the first
+    check, at a step that nobody saw.
+    """
     points = list(zip(*curve, strict=True))
-    if points and points[0][1] <= loss:
+    if points[0][1] < loss:
+        return None
+    if points[0][1] == loss:
         return float(points[0][0])
     for (step, before), (later, after) in itertools.pairwise(points):
         if after <= loss < before:
             return step + (later - step) * (before - loss) / (before - after)
-    return None
+    return math.inf
+
+
+def _every(found: Found, model: str, loss: float) -> list[float | None]:
+    return [steps_to(found.curve(model, seed), loss) for seed in found.study.seeds]
 
 
 def _steps(found: Found, model: str, loss: float) -> list[float] | None:
-    values = [steps_to(found.curve(model, seed), loss) for seed in found.study.seeds]
-    return None if any(v is None for v in values) else [v for v in values if v is not None]
+    """Return the steps of each seed where all of them are known."""
+    values = _every(found, model, loss)
+    known = [v for v in values if v is not None and v < math.inf]
+    return known if len(known) == len(values) else None
+
+
+def _unknown(found: Found, model: str, loss: float) -> str:
+    """Say why there are no steps to a loss."""
+    values = _every(found, model, loss)
+    if None in values:
+        return f"before step {found.curve(model, found.study.seeds[0])[0][0]}"
+    reached = sum(v is not None and v < math.inf for v in values)
+    return f"reached by {reached} of {len(values)}" if reached else "not reached"
+
+
+def _ratio(found: Found, model: str, loss: float) -> tuple[float, float, float] | None:
+    """Return the steps of a model per step of the reference, with the interval."""
+    theirs = _steps(found, model, loss)
+    own = _steps(found, found.study.settings["reference"], loss)
+    return None if theirs is None or own is None else ratio(theirs, own)
 
 
 def _answers(found: Found, reference: str) -> list[str]:
@@ -77,18 +106,55 @@ def _answers(found: Found, reference: str) -> list[str]:
         out.append(f"Lower than {reference}: {', '.join(better)}.")
     if alike:
         out.append(f"Not told apart from {reference} by these seeds: {', '.join(alike)}.")
+    if "claim" in found.study.settings and len(found.study.seeds) > 1:
+        out += _claim(found, rivals, reference)
     for name in rivals:
         parts = []
         for loss in found.study.settings["thresholds"]:
-            theirs, own = _steps(found, name, loss), _steps(found, reference, loss)
-            if theirs is None or own is None:
-                continue
-            r = ratio(theirs, own)
+            r = _ratio(found, name, loss)
             if r is not None:
                 parts.append(f"{r[0]:.2f} [{r[1]:.2f}, {r[2]:.2f}] to {loss}")
         if parts:
             out.append(f"Steps that {name} needs per step of {reference}: {'; '.join(parts)}.")
     return out
+
+
+def _claim(found: Found, rivals: list[str], reference: str) -> list[str]:
+    """Hold the steps saved and the perplexities against what is claimed."""
+    claim = found.study.settings["claim"]
+    least, most = claim["fewer_steps"]
+    told: dict[str, list[str]] = {}
+    for name in rivals:
+        reached = [x for x in found.study.settings["thresholds"] if _ratio(found, name, x)]
+        if not reached:
+            told.setdefault("no loss compared is reached by all seeds of both", []).append(name)
+            continue
+        r = _ratio(found, name, min(reached))
+        assert r is not None
+        saved, low, high = (1 - 1 / value for value in r)
+        verdict = (
+            "more than claimed" if low > most
+            else "fewer than claimed" if low > 0 and high < least
+            else "none saved" if high < 0
+            else "as claimed" if low >= least and high <= most
+            else "not settled"
+        )  # fmt: skip
+        numbers = f"{saved:.0%} [{low:.0%}, {high:.0%}] to {min(reached)} bits"
+        told.setdefault(verdict, []).append(f"{name} {numbers}")
+    verdicts = "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in told.items())
+    ours, theirs = claim["perplexities"]
+    ends = found.ends(reference)
+    each = ", ".join(f"{name} {2 ** paired(found.ends(name), ends).value:.2f}" for name in rivals)
+    return [
+        (
+            f"Claimed: {least:.0%} to {most:.0%} fewer steps. Steps that {reference} saves to "
+            f"equal loss (the lowest compared that both reach), {verdicts}."
+        ),
+        (
+            f"Claimed: a perplexity of {ours} against {theirs}, {theirs / ours:.2f} times, of "
+            f"unnamed tokens. Perplexity per byte at the end, times {reference}'s: {each}."
+        ),
+    ]
 
 
 def _end_table(found: Found, reference: str) -> list[str]:
@@ -110,14 +176,13 @@ def _steps_table(found: Found, reference: str) -> list[str]:
     for name in found.study.models:
         row = [name]
         for loss in thresholds:
-            theirs, own = _steps(found, name, loss), _steps(found, reference, loss)
-            if theirs is None or own is None:
-                row.append("not reached")
-            elif name == reference:
-                row.append(f"{mean_of(own).value:,.0f} steps")
+            steps, r = _steps(found, name, loss), _ratio(found, name, loss)
+            if steps is None:
+                row.append(_unknown(found, name, loss))
+            elif name == reference or r is None:
+                row.append(f"{mean_of(steps).value:,.0f} steps")
             else:
-                r = ratio(theirs, own)
-                row.append("" if r is None else f"{r[0]:.2f} [{r[1]:.2f}, {r[2]:.2f}]")
+                row.append(f"{r[0]:.2f} [{r[1]:.2f}, {r[2]:.2f}]")
         rows.append(row)
     return table(["model", *(f"to {loss} bits" for loss in thresholds)], rows)
 
@@ -159,8 +224,7 @@ def _draw(figure: Any, found: Found) -> None:
     rivals = [name for name in found.study.models if name != reference]
     for index, name in enumerate(rivals):
         for place, loss in enumerate(thresholds):
-            theirs, own = _steps(found, name, loss), _steps(found, reference, loss)
-            r = None if theirs is None or own is None else ratio(theirs, own)
+            r = _ratio(found, name, loss)
             if r is None:
                 continue
             look = keywords(name)
