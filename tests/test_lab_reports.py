@@ -269,6 +269,19 @@ def test_stages_says_when_nothing_beats_cropping(above: float, spread: float, ve
         assert "better" not in answer
 
 
+def test_stages_reads_what_was_measured_of_its_model_only() -> None:
+    """Retrieval or a fit of another model of the file is none of the page's model."""
+    study = study_of("stages")
+    others = tuple(
+        dataclasses.replace(m, models=("short",)) if m.name != "stages" else m
+        for m in study.measures
+    )
+    page = page_of(found_of(dataclasses.replace(study, measures=others), flat, stages_bits))
+    assert not any("lines" in answer for answer in page.answers)
+    assert row_of(page.sections["Retrieval"], "dual-chunk") == [""] * 6
+    assert page.sections["YaRN's temperature, fitted"] == ["Not measured of rope."]
+
+
 def test_tuning_measures_every_way_from_the_model_trained_long() -> None:
     page = page_of(made("tuning"))
     start, tuned, control = page.answers

@@ -57,24 +57,24 @@ class Found:
         return [self.curve(model, seed)[1][-1] for seed in self.study.seeds]
 
     def hits(self, measure: str, model: str, method: str, length: int) -> tuple[int, int]:
-        """Return retrieval hits and trials of all seeds together."""
+        """Return retrieval hits and trials of all seeds together, 0 of 0 where none was asked."""
         hits = trials = 0
         for seed in self.study.seeds:
-            for m in self.measurements[measure, model, seed]:
+            for m in self.measurements.get((measure, model, seed), []):
                 for cell in m.retrieval:
                     if (cell.method, cell.length) == (method, length):
                         hits, trials = hits + cell.overall.hits, trials + cell.overall.trials
         return hits, trials
 
     def cells(self, measure: str, model: str, seed: int, protocol: str) -> list[Any]:
-        """Return the text cells of one protocol."""
-        found = self.measurements[measure, model, seed]
+        """Return the text cells of one protocol; none of a model that was not measured so."""
+        found = self.measurements.get((measure, model, seed), [])
         return [c for m in found if m.protocol == protocol for c in m.cells]
 
     def bits(
         self, measure: str, model: str, method: str, length: int, protocol: str = "fixed"
     ) -> list[float] | None:
-        """Return bits per byte of each seed; None where it could not be run."""
+        """Return bits per byte of each seed; None where it was not or could not be run."""
         out = []
         for seed in self.study.seeds:
             cells = self.cells(measure, model, seed, protocol)

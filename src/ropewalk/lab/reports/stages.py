@@ -215,6 +215,8 @@ def _slopes(found: Found) -> list[str]:
         tuned = [found.bits(_TUNED, model, name, length) for name in names]
         tested = [found.bits(_TESTED, model, name, length) for name in names]
         means = [mean_of(t).value for t in tuned if t]
+        if len(means) < len(names):
+            continue
         best = min(range(len(means)), key=means.__getitem__)
         usual = slopes.index(0.1)
         rows.append(
@@ -225,6 +227,8 @@ def _slopes(found: Found) -> list[str]:
                 paired(tested[best] or [], tested[usual] or []).text(4, sign=True),
             ]
         )
+    if not rows:
+        return [f"Not measured of {model}."]
     lines.append(
         "The amplitude on cos and sin is 1 + slope · ln(factor); the paper's slope is 0.1. Bits "
         "per byte on held-out modules by slope; the best of them, and what it gains over 0.1 on "
