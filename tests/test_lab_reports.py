@@ -204,7 +204,9 @@ def test_settings_that_no_page_can_read_are_refused(
 
 def test_beyond_says_where_the_protocol_turns_the_conclusion() -> None:
     page = page_of(made("beyond"))
-    at_two, at_eight, *rest = page.answers
+    at_two, at_eight, at_most, *rest = page.answers
+    assert at_most.startswith("Fixed targets at 32× (16,384)")
+    assert "alibi -0.150 ± 0.000" in at_most
     assert at_two.startswith("Fixed targets at 2× (1,024)")
     assert "gain from the longer context: alibi -0.030 ± 0.000" in at_two
     assert "lose: rope +0.300 ± 0.000" in at_two
@@ -228,7 +230,7 @@ def test_beyond_says_where_the_protocol_turns_the_conclusion() -> None:
 def test_beyond_says_nothing_of_turning_where_nothing_turns() -> None:
     found = found_of(study_of("beyond"), flat, lambda _, s, *__: 2.0 + NOISE[s])
     answers = page_of(found).answers
-    assert len(answers) == 2
+    assert len(answers) == 3
     assert "are not told apart from the trained length: rope +0.000 ± 0.000" in answers[0]
 
 

@@ -10,6 +10,8 @@ from ..results import Found
 from .page import Page, Plot, lengths_axis, table
 
 _MEASURE = "beyond"
+_CLOSE = (-0.3, 0.5)
+"""Bits per byte shown above and below the loss at the trained length."""
 _TITLES = {
     "non-overlapping": "windows side by side",
     "sliding": "windows overlapping by half",
@@ -30,9 +32,9 @@ def page(found: Found) -> Page:
             Plot(
                 "protocols",
                 "The same models on the same documents, measured in three ways: mean loss over "
-                "the seeds by length. The dashed line crops to the trained length; a learned table "
-                "ends there.",
-                (13.0, 5.0),
+                "the seeds by length, and below how far it moves from the trained length. The "
+                "dashed line crops to the trained length; a learned table ends there.",
+                (13.0, 9.0),
                 lambda figure: _draw(figure, found, list(found.study.models)),
             )
         ],
@@ -73,7 +75,7 @@ def change(found: Found, model: str, protocol: str, length: int) -> Mean | None:
 def _answers(found: Found, lengths: list[int]) -> list[str]:
     trained = found.study.length
     out = []
-    for multiple in (2, 8):
+    for multiple in (2, 8, 32):
         length = multiple * trained
         if length not in lengths:
             continue
@@ -134,36 +136,43 @@ def _table(found: Found, protocol: str, lengths: list[int]) -> list[str]:
 
 def _draw(figure: Any, found: Found, models: list[str]) -> None:
     lengths = _lengths(found)
-    axes = figure.subplots(1, len(_TITLES), sharey=True)
-    floor = min(
-        mean_of(bits).value
-        for name in models
-        for protocol in _TITLES
-        if (bits := found.bits(_MEASURE, name, "none", found.study.length, protocol))
+    multiples = [n / found.study.length for n in lengths]
+    levels, changes = figure.subplots(2, len(_TITLES), sharey="row")
+    start, lowest = (
+        min(
+            mean_of(bits).value
+            for name in models
+            for protocol in _TITLES
+            for length in some
+            if (bits := found.bits(_MEASURE, name, "none", length, protocol))
+        )
+        for some in (lengths[:1], lengths)
     )
-    cap = floor * 2.2
-    for axis, protocol in zip(axes, _TITLES, strict=True):
+    cap = start * 2.2
+    for level, moved, protocol in zip(levels, changes, _TITLES, strict=True):
         for name in models:
+            look: dict[str, Any] = {"markersize": 4.5, "linewidth": 1.2, **keywords(name)}
             points = [
                 (length / found.study.length, mean_of(bits).value)
                 for length in lengths
                 if (bits := found.bits(_MEASURE, name, "none", length, protocol)) is not None
             ]
             x, y = zip(*points, strict=True)
-            axis.plot(
-                x, [min(v, cap) for v in y], label=name, markersize=4.5, linewidth=1.2,
-                **keywords(name),
-            )  # fmt: skip
+            level.plot(x, [min(v, cap) for v in y], label=name, **look)
+            moved.plot(x, [v - y[0] for v in y], **look)
         cropped = found.bits(_MEASURE, models[0], "crop", lengths[-1], protocol)
         if cropped is not None:
-            axis.axhline(
+            level.axhline(
                 mean_of(cropped).value, color="#000000", linestyle="--", linewidth=1,
                 label=f"{models[0]}, cropped",
             )  # fmt: skip
-        axis.set_title(_TITLES[protocol], fontsize=10)
-        multiples = [n / found.study.length for n in lengths]
-        lengths_axis(axis, multiples, "length, multiples of the trained length")
-    axes[0].set_ylim(floor * 0.95, cap)
-    axes[0].set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
-    lines, labels = axes[0].get_legend_handles_labels()
+        moved.axhline(0.0, color="#000000", linestyle="--", linewidth=1)
+        level.set_title(_TITLES[protocol], fontsize=10)
+        lengths_axis(level, multiples, "")
+        lengths_axis(moved, multiples, "length, multiples of the trained length")
+    levels[0].set_ylim(0.97 * lowest, cap)
+    levels[0].set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
+    changes[0].set_ylim(*_CLOSE)
+    changes[0].set_ylabel("the same minus its value at the trained length")
+    lines, labels = levels[0].get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside lower center", ncols=7, fontsize=9)
