@@ -116,6 +116,11 @@ def _answers(found: Found, reference: str) -> list[str]:
                 parts.append(f"{r[0]:.2f} [{r[1]:.2f}, {r[2]:.2f}] to {loss}")
         if parts:
             out.append(f"Steps that {name} needs per step of {reference}: {'; '.join(parts)}.")
+    training = next(iter(found.study.models.values())).training
+    out.append(
+        f"All this is of {training.steps * training.batch * training.length:,} bytes of training "
+        "and of models of this size. What longer trainings or larger models do was not measured."
+    )
     return out
 
 
