@@ -11,6 +11,8 @@ from ..intervals import mean_of, paired, ratio
 from ..results import Found
 from .page import Page, Plot, table, training_curves
 
+_TICKS = (0.25, 0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 15, 20, 30)
+
 
 def page(found: Found) -> Page:
     """Compare every model with the study's reference."""
@@ -240,7 +242,15 @@ def _draw(figure: Any, found: Found) -> None:
             )  # fmt: skip
     right.axhline(1.0, color="#000000", linewidth=0.8)
     right.set_yscale("log")
-    right.set_yticks([0.8, 1, 1.25, 1.5, 2, 3, 4], ["0.8", "1", "1.25", "1.5", "2", "3", "4"])
+    if "claim" in found.study.settings:
+        claimed = [1 / (1 - share) for share in found.study.settings["claim"]["fewer_steps"]]
+        right.axhspan(*claimed, color="#dddddd", linewidth=0)
+        right.text(0.99, claimed[0], "claimed", ha="right", va="bottom", fontsize=9,
+                   transform=right.get_yaxis_transform())  # fmt: skip
+    ticks = [tick for tick in _TICKS if right.get_ylim()[0] <= tick <= right.get_ylim()[1]]
+    right.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    right.grid(axis="y", color="#eeeeee")
+    right.set_axisbelow(True)
     right.minorticks_off()
     right.set_xticks(range(len(thresholds)), [f"{t} bits" for t in thresholds])
     right.set_xlabel("loss to be reached, bits per byte")
