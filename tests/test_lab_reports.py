@@ -220,8 +220,10 @@ def test_beyond_says_where_the_protocol_turns_the_conclusion() -> None:
             f"rope at {length:,} (-{0.05 * multiple:.3f} against +{0.3 * multiple:.3f})" in turned
         )
     assert "alibi" not in turned
-    (flat_,) = [line for line in rest if "do not confirm" in line]
-    assert re.search(r"So for t5 \(-0\.100 against", flat_)
+    (gains,) = [line for line in rest if "fixed targets confirm" in line]
+    assert "alibi -0.150 ± 0.000 of -0.150 ± 0.000" in gains
+    assert re.search(r"t5 nothing \([+-].*\) of -0\.100 ±", gains)
+    assert "rope nothing (+1.500 ± 0.000) of -0.250 ± 0.000" in gains
     section = page.sections["Bits per byte: the same last tokens (`fixed`)"]
     assert row_of(section, "rope")[0].startswith("2.100 ± 0.025")
     assert row_of(section, "learned")[1:] == ["no position"] * 5

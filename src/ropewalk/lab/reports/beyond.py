@@ -10,7 +10,7 @@ from ..results import Found
 from .page import Page, Plot, lengths_axis, table
 
 _MEASURE = "beyond"
-_CLOSE = (-0.3, 0.5)
+_CLOSE = (-0.15, 0.45)
 """Bits per byte shown above and below the loss at the trained length."""
 _TITLES = {
     "non-overlapping": "windows side by side",
@@ -107,17 +107,20 @@ def _answers(found: Found, lengths: list[int]) -> list[str]:
             "The protocol turns the conclusion round: windows side by side show a gain where fixed "
             f"targets show a loss, for {', '.join(turned)}."
         )
-    flat = []
+    gains = []
     for name in found.study.models:
         side = change(found, name, "non-overlapping", lengths[-1])
         fixed = change(found, name, "fixed", lengths[-1])
-        if side and fixed and side.high < 0 and fixed.low <= 0 <= fixed.high:
-            flat.append(f"{name} ({side.value:+.3f} against {fixed.text(3, sign=True)})")
-    if flat:
+        if side and fixed and side.high < 0:
+            confirmed = fixed.text(3, sign=True)
+            gains.append(
+                f"{name} {confirmed if fixed.high < 0 else f'nothing ({confirmed})'} "
+                f"of {side.text(3, sign=True)}"
+            )
+    if gains:
         out.append(
-            f"At {lengths[-1]:,} windows side by side show a gain that fixed targets do not "
-            "confirm: fewer tokens stand at the start of a window, and that is all. So for "
-            f"{', '.join(flat)}."
+            f"Windows side by side gain with their length because fewer tokens stand at the start "
+            f"of one. Of that gain at {lengths[-1]:,} fixed targets confirm: {', '.join(gains)}."
         )
     return out
 
