@@ -241,7 +241,8 @@ moves on past its end has to count from 0 again, and then every key of every lay
 *within*: scores see only what training showed, to half a token's step, at any length; a bias, to
 one step. *to a length*: the same, up to a length. *falls*: a bias below every one of training, ever
 lower. *new*: angles or vectors that training did not show. *nothing*: scores see no position. This
-says what attention is asked, not how well a model answers.
+says what attention is asked, not how well a model answers; that is measured in
+[studies/beyond.md](studies/beyond.md).
 """,
             _table(
                 ("encoding", "past the trained length", "more closely"),

@@ -189,6 +189,7 @@ def test_a_study_without_what_its_page_reads_is_refused(
         ("convergence", COMPARED | {"thresholds": 2.0}, "settings: thresholds: got 2.0"),
         ("convergence", COMPARED | {"claim": {"fewer_steps": [1, 2]}}, "settings: claim: got "),
         ("convergence", COMPARED | {"claim": CLAIM | {"perplexities": [4]}}, "settings: claim"),
+        ("convergence", COMPARED | {"claim": CLAIM | {"fewer_steps": [0.2, 1]}}, "settings: cl"),
         ("base-bound", {"predicted": {"base-100": 28}}, "settings: predicted: got "),
         ("beyond", {"reference": "rope"}, "settings: reference: got a key that nothing reads"),
     ],

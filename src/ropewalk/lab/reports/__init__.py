@@ -72,6 +72,7 @@ def _claim(value: object) -> bool:
         isinstance(value, dict)
         and set(value) == keys
         and all(_numbers(v, 2) for v in value.values())
+        and value["fewer_steps"][0] < value["fewer_steps"][1] < 1
     )
 
 
@@ -84,7 +85,10 @@ def _predicted(value: object, study: Study) -> bool:
 _SETTINGS: dict[str, tuple[str, Callable[[Any, Study], bool]]] = {
     "reference": ("the name of a model", lambda v, study: isinstance(v, str) and v in study.models),
     "thresholds": ("a list of losses", lambda v, _: _numbers(v)),
-    "claim": ("fewer_steps and perplexities, two numbers above 0 each", lambda v, _: _claim(v)),
+    "claim": (
+        "fewer_steps, two shares below 1, the lower first; perplexities, two numbers",
+        lambda v, _: _claim(v),
+    ),
     "predicted": ("a distance for each model whose distances are measured", _predicted),
 }
 """What a key of ``[settings]`` must be, in words and as a test."""

@@ -176,6 +176,6 @@ def _draw(figure: Any, found: Found, models: list[str]) -> None:
     levels[0].set_ylim(0.97 * lowest, cap)
     levels[0].set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
     changes[0].set_ylim(*_CLOSE)
-    changes[0].set_ylabel("the same minus its value at the trained length")
+    changes[0].set_ylabel(f"the same minus its value at {multiples[0]:g}×")
     lines, labels = levels[0].get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside lower center", ncols=7, fontsize=9)
