@@ -247,8 +247,7 @@ def test_stages_names_the_best_and_judges_it_by_cropping() -> None:
     assert "most lines are found by dual-chunk, 108 of 120 (cropping 60 of 120)" in first
     assert last.startswith("32×: the lowest loss is self-extend's, 2.000")
     assert "(cropping 6 of 120)" in page.answers[-2]
-    # At 32 times the length no lines were asked for.
-    assert "lines" not in last
+    assert "most lines are found by dual-chunk, 108 of 120 (cropping 3 of 120)" in last
     above = page.sections["Above cropping"]
     assert row_of(above, "none") == [f"+{k}.000 ± 0.000" for k in range(1, 6)]
     assert "90% [83, 94]" in row_of(page.sections["Retrieval"], "dual-chunk")
