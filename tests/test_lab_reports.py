@@ -215,6 +215,11 @@ def test_beyond_says_where_the_protocol_turns_the_conclusion() -> None:
     assert re.search(r"are not told apart from the trained length: t5 [+-]", at_eight)
     # Past its table a learned encoding is no position at all.
     assert "learned" not in at_two + at_eight
+    at_two, at_most = [line for line in rest if "What the protocol alone does" in line]
+    assert "rope -0.050, +0.020, +0.300" in at_two
+    assert "rope -0.250, +0.100, +1.500" in at_most
+    # The same under all three, and one that the seeds do not tell apart.
+    assert not re.search("alibi|sinusoidal|t5", at_two)
     (turned,) = [line for line in rest if "turns the conclusion round" in line]
     for length, multiple in ((1024, 1), (4096, 3), (16384, 5)):
         assert (

@@ -65,11 +65,33 @@ def _scored(found: Found) -> int:
     return found.study.measures[0].scored
 
 
-def change(found: Found, model: str, protocol: str, length: int) -> Mean | None:
-    """Return bits per byte at a length minus those at the trained length, by seed."""
+def changes(found: Found, model: str, protocol: str, length: int) -> list[float] | None:
+    """Return bits per byte at a length minus those at the trained length, of each seed."""
     start = found.bits(_MEASURE, model, "none", found.study.length, protocol)
     end = found.bits(_MEASURE, model, "none", length, protocol)
-    return None if start is None or end is None else paired(end, start)
+    if start is None or end is None:
+        return None
+    return [b - a for a, b in zip(start, end, strict=True)]
+
+
+def change(found: Found, model: str, protocol: str, length: int) -> Mean | None:
+    """Return the mean of `changes` with its interval."""
+    each = changes(found, model, protocol, length)
+    return None if each is None else mean_of(each)
+
+
+def _apart(found: Found, length: int) -> list[str]:
+    """Return what each protocol says of a length, of models for which the seeds tell them apart."""
+    out = []
+    for name in found.study.models:
+        each = [changes(found, name, protocol, length) for protocol in _TITLES]
+        known = [values for values in each if values is not None]
+        if len(known) < len(each):
+            continue
+        difference = paired(known[-1], known[0])
+        if difference.low > 0 or difference.high < 0:
+            out.append(f"{name} {', '.join(f'{mean_of(v).value:+.3f}' for v in known)}")
+    return out
 
 
 def _answers(found: Found, lengths: list[int]) -> list[str]:
@@ -91,8 +113,16 @@ def _answers(found: Found, lengths: list[int]) -> list[str]:
             "alike": "are not told apart from the trained length",
             "higher": "lose",
         }
-        told = "; ".join(f"{words[k]}: {', '.join(v)}" for k, v in verdicts.items() if v)
-        out.append(f"Fixed targets at {multiple}× ({length:,}), bits per byte: {told}.")
+        told_of = "; ".join(f"{words[k]}: {', '.join(v)}" for k, v in verdicts.items() if v)
+        out.append(f"Fixed targets at {multiple}× ({length:,}), bits per byte: {told_of}.")
+    for multiple in (2, 32):
+        told = _apart(found, multiple * trained) if multiple * trained in lengths else []
+        if told:
+            out.append(
+                f"What the protocol alone does: the change at {multiple}× with windows side by "
+                "side, overlapping, and on fixed targets, of models for which the seeds tell the "
+                f"first and the last apart: {'; '.join(told)}."
+            )
     turned = []
     for name in found.study.models:
         for length in lengths[1:]:
@@ -140,7 +170,7 @@ def _table(found: Found, protocol: str, lengths: list[int]) -> list[str]:
 def _draw(figure: Any, found: Found, models: list[str]) -> None:
     lengths = _lengths(found)
     multiples = [n / found.study.length for n in lengths]
-    levels, changes = figure.subplots(2, len(_TITLES), sharey="row")
+    levels, moves = figure.subplots(2, len(_TITLES), sharey="row")
     start, lowest = (
         min(
             mean_of(bits).value
@@ -152,7 +182,7 @@ def _draw(figure: Any, found: Found, models: list[str]) -> None:
         for some in (lengths[:1], lengths)
     )
     cap = start * 2.2
-    for level, moved, protocol in zip(levels, changes, _TITLES, strict=True):
+    for level, moved, protocol in zip(levels, moves, _TITLES, strict=True):
         for name in models:
             look: dict[str, Any] = {"markersize": 4.5, "linewidth": 1.2, **keywords(name)}
             points = [
@@ -175,7 +205,7 @@ def _draw(figure: Any, found: Found, models: list[str]) -> None:
         lengths_axis(moved, multiples, "length, multiples of the trained length")
     levels[0].set_ylim(0.97 * lowest, cap)
     levels[0].set_ylabel(f"bits per byte (lower is better); cut off at {cap:.2f}")
-    changes[0].set_ylim(*_CLOSE)
-    changes[0].set_ylabel(f"the same minus its value at {multiples[0]:g}×")
+    moves[0].set_ylim(*_CLOSE)
+    moves[0].set_ylabel(f"the same minus its value at {multiples[0]:g}×")
     lines, labels = levels[0].get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside lower center", ncols=7, fontsize=9)
