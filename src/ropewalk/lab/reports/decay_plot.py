@@ -165,7 +165,9 @@ def _bound(axis: Any, data: Data) -> None:
         axis.plot(x, bound, **_line(data, name, linestyle="--", label=f"{name}: bound"))
         size = _curve(parts, lambda p: p["score_magnitude"])
         axis.plot(x, size, **_line(data, name, label=f"{name}: |score|"))
-    axis.legend(fontsize=8)
+    # Room for the legend below all lines.
+    axis.set_ylim(bottom=axis.get_ylim()[0] / 20)
+    axis.legend(fontsize=8, loc="lower center")
 
 
 def _heads(axis: Any, data: Data) -> None:
@@ -212,4 +214,6 @@ def _planes(axis: Any, data: Data) -> None:
             axis.plot(_middles(parts[0]), values[1:], color=color, linestyle=line, label=label)
     axis.axhline(0, color="#bbbbbb", linewidth=1, zorder=0)
     axis.set_yscale("symlog", linthresh=0.1)
-    axis.legend(fontsize=8)
+    # Room for the legend above all lines.
+    axis.set_ylim(top=axis.get_ylim()[1] * 30)
+    axis.legend(fontsize=8, loc="upper left")
