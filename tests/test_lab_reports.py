@@ -192,6 +192,7 @@ def test_a_study_without_what_its_page_reads_is_refused(
         ("convergence", COMPARED | {"claim": CLAIM | {"fewer_steps": [0.2, 1]}}, "settings: cl"),
         ("base-bound", {"predicted": {"base-100": 28}}, "settings: predicted: got "),
         ("beyond", {"reference": "rope"}, "settings: reference: got a key that nothing reads"),
+        ("beyond", {"remarks": "One."}, "settings: remarks: got 'One.', expected a list of sent"),
     ],
 )
 def test_settings_that_no_page_can_read_are_refused(
@@ -233,6 +234,15 @@ def test_beyond_says_where_the_protocol_turns_the_conclusion() -> None:
     section = page.sections["Bits per byte: the same last tokens (`fixed`)"]
     assert row_of(section, "rope")[0].startswith("2.100 ± 0.025")
     assert row_of(section, "learned")[1:] == ["no position"] * 5
+
+
+def test_remarks_of_the_file_stand_after_what_was_found() -> None:
+    study = study_of("beyond")
+    plain, said = (
+        page_of(found_of(dataclasses.replace(study, settings=settings), flat)).answers
+        for settings in ({}, {"remarks": ["What one seed said."]})
+    )
+    assert said == [*plain, "What one seed said."]
 
 
 def test_beyond_says_nothing_of_turning_where_nothing_turns() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import math
@@ -90,12 +91,16 @@ _SETTINGS: dict[str, tuple[str, Callable[[Any, Study], bool]]] = {
         lambda v, _: _claim(v),
     ),
     "predicted": ("a distance for each model whose distances are measured", _predicted),
+    "remarks": (
+        "a list of sentences",
+        lambda v, _: isinstance(v, list) and all(isinstance(line, str) and line for line in v),
+    ),
 }
 """What a key of ``[settings]`` must be, in words and as a test."""
 
 
 def page_of(found: Found) -> Page:
-    """Return the page of a finished study.
+    """Return the page of a finished study, its file's remarks after what was found.
 
     Raises:
         InputError: the study names a report that there is none of.
@@ -103,7 +108,9 @@ def page_of(found: Found) -> Page:
     check_report(found.study)
     module = importlib.import_module(f".{REPORTS[found.study.report].module}", __package__)
     make: Callable[[Found], Page] = module.page
-    return make(found)
+    page = make(found)
+    remarks = found.study.settings.get("remarks", [])
+    return dataclasses.replace(page, answers=[*page.answers, *remarks])
 
 
 def check_report(study: Study) -> None:
@@ -136,13 +143,13 @@ def check_report(study: Study) -> None:
                 expected=", ".join(getattr(report, table)),
                 fix='add it, or write report = "table"',
             )
-    readable = report.settings + report.may
+    readable = (*report.settings, *report.may, "remarks")
     for key in study.settings:
         if key not in readable:
             raise InputError(
                 f"settings: {key}",
                 found="a key that nothing reads",
-                expected=", ".join(readable) if readable else f"no setting for {name!r}",
+                expected=", ".join(readable),
                 fix="correct or remove it",
             )
         expected, fits = _SETTINGS[key]
