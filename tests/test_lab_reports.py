@@ -299,6 +299,10 @@ def test_stages_reads_what_was_measured_of_its_model_only() -> None:
     assert not any("lines" in answer for answer in page.answers)
     assert row_of(page.sections["Retrieval"], "dual-chunk") == [""] * 6
     assert page.sections["YaRN's temperature, fitted"] == ["Not measured of rope."]
+    # Fitted, and the second split not measured: there is nothing to say how it does there.
+    fitted = tuple(m for m in study.measures if m.name != "slopes-test")
+    page = page_of(found_of(dataclasses.replace(study, measures=fitted), flat, stages_bits))
+    assert page.sections["YaRN's temperature, fitted"] == ["Not measured of rope."]
 
 
 def test_tuning_measures_every_way_from_the_model_trained_long() -> None:
@@ -366,6 +370,8 @@ def test_intervals_are_students() -> None:
     assert Mean(0.5, None).text(2, sign=True) == "+0.50"
     assert mean_of([1.0]) == Mean(1.0, None)
     assert (mean_of([1.0]).low, mean_of([1.0]).high) == (1.0, 1.0)
+    sides = [Mean(v, h).side for v, h in ((0.2, 0.1), (-0.2, 0.1), (0.1, 0.2), (0.1, 0.1))]
+    assert sides == [1, -1, 0, 0]
     difference = paired([1.0, 3.0, 5.0], [0.5, 2.5, 4.5])
     assert (difference.value, difference.half) == (0.5, 0.0)
     assert ratio([2.0, 4.0], [1.0, 2.0]) == pytest.approx((2.0, 2.0, 2.0), rel=2**-50)

@@ -30,6 +30,11 @@ class Mean:
         """Upper end; the mean itself where there is no interval."""
         return self.value + (self.half or 0.0)
 
+    @property
+    def side(self) -> int:
+        """1 where the whole interval is above 0, -1 where it is below, 0 where it holds 0."""
+        return (self.low > 0) - (self.high < 0)
+
     def text(self, digits: int = 3, sign: bool = False) -> str:
         """Return e.g. ``2.143 ± 0.021``."""
         form = f"{'+' if sign else ''}.{digits}f"

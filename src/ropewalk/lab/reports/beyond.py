@@ -80,79 +80,82 @@ def change(found: Found, model: str, protocol: str, length: int) -> Mean | None:
     return None if each is None else mean_of(each)
 
 
-def _apart(found: Found, length: int) -> list[str]:
-    """Return what each protocol says of a length, of models for which the seeds tell them apart."""
+def _answers(found: Found, lengths: list[int]) -> list[str]:
+    at = {m: m * found.study.length for m in (2, 8, 32) if m * found.study.length in lengths}
+    out = [_fixed(found, multiple, length) for multiple, length in at.items()]
+    out += [_alone(found, multiple, at[multiple]) for multiple in (2, 32) if multiple in at]
+    out += [_turned(found, lengths[1:]), _confirmed(found, lengths[-1])]
+    return [sentence for sentence in out if sentence]
+
+
+def _fixed(found: Found, multiple: int, length: int) -> str:
+    """Say which models gain from a longer context, on the same last tokens."""
+    verdicts: dict[int, list[str]] = {-1: [], 0: [], 1: []}
+    for name in found.study.models:
+        difference = change(found, name, "fixed", length)
+        if difference is not None:
+            verdicts[difference.side].append(f"{name} {difference.text(3, sign=True)}")
+    words = {
+        -1: "gain from the longer context",
+        0: "are not told apart from the trained length",
+        1: "lose",
+    }
+    told = "; ".join(f"{words[k]}: {', '.join(v)}" for k, v in verdicts.items() if v)
+    return f"Fixed targets at {multiple}× ({length:,}), bits per byte: {told}."
+
+
+def _alone(found: Found, multiple: int, length: int) -> str:
+    """Say what each protocol makes of a length, where the seeds tell them apart; or nothing."""
     out = []
     for name in found.study.models:
         each = [changes(found, name, protocol, length) for protocol in _TITLES]
         known = [values for values in each if values is not None]
-        if len(known) < len(each):
-            continue
-        difference = paired(known[-1], known[0])
-        if difference.low > 0 or difference.high < 0:
+        if len(known) == len(each) and paired(known[-1], known[0]).side:
             out.append(f"{name} {', '.join(f'{mean_of(v).value:+.3f}' for v in known)}")
-    return out
+    if not out:
+        return ""
+    return (
+        f"What the protocol alone does: the change at {multiple}× with windows side by side, "
+        "overlapping, and on fixed targets, of models for which the seeds tell the first and the "
+        f"last apart: {'; '.join(out)}."
+    )
 
 
-def _answers(found: Found, lengths: list[int]) -> list[str]:
-    trained = found.study.length
+def _turned(found: Found, lengths: list[int]) -> str:
+    """Say where one protocol shows a gain and another a loss; or nothing."""
     out = []
-    for multiple in (2, 8, 32):
-        length = multiple * trained
-        if length not in lengths:
-            continue
-        verdicts: dict[str, list[str]] = {"lower": [], "alike": [], "higher": []}
-        for name in found.study.models:
-            difference = change(found, name, "fixed", length)
-            if difference is None:
-                continue
-            kind = "lower" if difference.high < 0 else "higher" if difference.low > 0 else "alike"
-            verdicts[kind].append(f"{name} {difference.text(3, sign=True)}")
-        words = {
-            "lower": "gain from the longer context",
-            "alike": "are not told apart from the trained length",
-            "higher": "lose",
-        }
-        told_of = "; ".join(f"{words[k]}: {', '.join(v)}" for k, v in verdicts.items() if v)
-        out.append(f"Fixed targets at {multiple}× ({length:,}), bits per byte: {told_of}.")
-    for multiple in (2, 32):
-        told = _apart(found, multiple * trained) if multiple * trained in lengths else []
-        if told:
-            out.append(
-                f"What the protocol alone does: the change at {multiple}× with windows side by "
-                "side, overlapping, and on fixed targets, of models for which the seeds tell the "
-                f"first and the last apart: {'; '.join(told)}."
-            )
-    turned = []
     for name in found.study.models:
-        for length in lengths[1:]:
+        for length in lengths:
             side = change(found, name, "non-overlapping", length)
             fixed = change(found, name, "fixed", length)
-            if side and fixed and side.high < 0 and fixed.low > 0:
-                turned.append(
-                    f"{name} at {length:,} ({side.value:+.3f} against {fixed.value:+.3f})"
-                )
-    if turned:
-        out.append(
-            "The protocol turns the conclusion round: windows side by side show a gain where fixed "
-            f"targets show a loss, for {', '.join(turned)}."
-        )
-    gains = []
+            if side and fixed and side.side < 0 < fixed.side:
+                out.append(f"{name} at {length:,} ({side.value:+.3f} against {fixed.value:+.3f})")
+    if not out:
+        return ""
+    return (
+        "The protocol turns the conclusion round: windows side by side show a gain where fixed "
+        f"targets show a loss, for {', '.join(out)}."
+    )
+
+
+def _confirmed(found: Found, length: int) -> str:
+    """Say how much of the gain of windows side by side fixed targets confirm; or nothing."""
+    out = []
     for name in found.study.models:
-        side = change(found, name, "non-overlapping", lengths[-1])
-        fixed = change(found, name, "fixed", lengths[-1])
-        if side and fixed and side.high < 0:
-            confirmed = fixed.text(3, sign=True)
-            gains.append(
-                f"{name} {confirmed if fixed.high < 0 else f'nothing ({confirmed})'} "
+        side = change(found, name, "non-overlapping", length)
+        fixed = change(found, name, "fixed", length)
+        if side and fixed and side.side < 0:
+            told = fixed.text(3, sign=True)
+            out.append(
+                f"{name} {told if fixed.side < 0 else f'nothing ({told})'} "
                 f"of {side.text(3, sign=True)}"
             )
-    if gains:
-        out.append(
-            f"Windows side by side gain with their length because fewer tokens stand at the start "
-            f"of one. Of that gain at {lengths[-1]:,} fixed targets confirm: {', '.join(gains)}."
-        )
-    return out
+    if not out:
+        return ""
+    return (
+        "Windows side by side gain with their length because fewer tokens stand at the start of "
+        f"one. Of that gain at {length:,} fixed targets confirm: {', '.join(out)}."
+    )
 
 
 def _table(found: Found, protocol: str, lengths: list[int]) -> list[str]:

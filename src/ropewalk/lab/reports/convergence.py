@@ -88,17 +88,19 @@ def _ratio(found: Found, model: str, loss: float) -> tuple[float, float, float] 
     return None if theirs is None or own is None else ratio(theirs, own)
 
 
+def _told(found: tuple[float, float, float]) -> str:
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*found)
+
+
 def _answers(found: Found, reference: str) -> list[str]:
     rivals = [name for name in found.study.models if name != reference]
     ours = found.ends(reference)
     out = []
-    worse: list[str] = []
-    alike: list[str] = []
-    better: list[str] = []
+    groups: dict[int, list[str]] = {1: [], 0: [], -1: []}
     for name in rivals:
         difference = paired(found.ends(name), ours)
-        group = worse if difference.low > 0 else better if difference.high < 0 else alike
-        group.append(f"{name} ({difference.text(3, sign=True)})")
+        groups[difference.side].append(f"{name} ({difference.text(3, sign=True)})")
+    worse, alike, better = groups.values()
     if worse:
         out.append(
             f"After the same training {reference} has the lower loss than {', '.join(worse)}, in "
@@ -115,7 +117,7 @@ def _answers(found: Found, reference: str) -> list[str]:
         for loss in found.study.settings["thresholds"]:
             r = _ratio(found, name, loss)
             if r is not None:
-                parts.append(f"{r[0]:.2f} [{r[1]:.2f}, {r[2]:.2f}] to {loss}")
+                parts.append(f"{_told(r)} to {loss}")
         if parts:
             out.append(f"Steps that {name} needs per step of {reference}: {'; '.join(parts)}.")
     training = next(iter(found.study.models.values())).training
@@ -132,13 +134,12 @@ def _claim(found: Found, rivals: list[str], reference: str) -> list[str]:
     least, most = claim["fewer_steps"]
     told: dict[str, list[str]] = {}
     for name in rivals:
-        reached = [x for x in found.study.settings["thresholds"] if _ratio(found, name, x)]
-        if not reached:
+        ratios = {x: r for x in found.study.settings["thresholds"] if (r := _ratio(found, name, x))}
+        if not ratios:
             told.setdefault("no loss compared is reached by all seeds of both", []).append(name)
             continue
-        r = _ratio(found, name, min(reached))
-        assert r is not None
-        saved, low, high = (1 - 1 / value for value in r)
+        lowest = min(ratios)
+        saved, low, high = (1 - 1 / value for value in ratios[lowest])
         verdict = (
             "more than claimed" if low > most
             else "fewer than claimed" if low > 0 and high < least
@@ -146,7 +147,7 @@ def _claim(found: Found, rivals: list[str], reference: str) -> list[str]:
             else "as claimed" if low >= least and high <= most
             else "not settled"
         )  # fmt: skip
-        numbers = f"{saved:.0%} [{low:.0%}, {high:.0%}] to {min(reached)} bits"
+        numbers = f"{saved:.0%} [{low:.0%}, {high:.0%}] to {lowest} bits"
         told.setdefault(verdict, []).append(f"{name} {numbers}")
     verdicts = "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in told.items())
     ours, theirs = claim["perplexities"]
@@ -189,7 +190,7 @@ def _steps_table(found: Found, reference: str) -> list[str]:
             elif name == reference or r is None:
                 row.append(f"{mean_of(steps).value:,.0f} steps")
             else:
-                row.append(f"{r[0]:.2f} [{r[1]:.2f}, {r[2]:.2f}]")
+                row.append(_told(r))
         rows.append(row)
     return table(["model", *(f"to {loss} bits" for loss in thresholds)], rows)
 

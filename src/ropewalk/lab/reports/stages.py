@@ -13,6 +13,12 @@ from .page import Page, Plot, lengths_axis, share, table
 _MEASURE, _TUNED, _TESTED = "stages", "slopes-held-out", "slopes-test"
 _RETRIEVAL = "retrieval"
 """How the names of the measurements begin whose trials count."""
+_VERDICTS = {
+    -1: "better than cropping",
+    0: "not told apart from cropping",
+    1: "worse than cropping",
+}
+"""By the side of 0 on which the difference lies."""
 _NAMED = 3
 _NEAR = 1.25
 """How far the close-up goes, times the lowest loss: cropping and what is about as good."""
@@ -154,10 +160,7 @@ def _answers(found: Found, lengths: list[int]) -> list[str]:
     for length in lengths[1:]:
         best = min(methods, key=lambda m: mean_of(_bits(found, m, length)).value)
         d = paired(_bits(found, best, length), _bits(found, "crop", length))
-        verdict = (
-            "better than cropping" if d.high < 0
-            else "worse than cropping" if d.low > 0 else "not told apart from cropping"
-        )  # fmt: skip
+        verdict = _VERDICTS[d.side]
         cropped, of = _hits(found, "crop", length)
         retrieved = (
             f"; {_finders(found, methods, length)} (cropping {cropped} of {of})" if of else ""
@@ -188,7 +191,7 @@ def _holding(found: Found, lengths: list[int]) -> str:
             continue
         farthest = lengths[0]
         for length in lengths[1:]:
-            if paired(_bits(found, name, length), _bits(found, "crop", length)).low > 0:
+            if paired(_bits(found, name, length), _bits(found, "crop", length)).side > 0:
                 break
             farthest = length
         groups.setdefault(farthest, []).append(name)
@@ -212,11 +215,13 @@ def _slopes(found: Found) -> list[str]:
     rows, lines = [], []
     for multiple in plans[_TUNED].multiples:
         length = round(multiple * found.study.length)
-        tuned = [found.bits(_TUNED, model, name, length) for name in names]
-        tested = [found.bits(_TESTED, model, name, length) for name in names]
-        means = [mean_of(t).value for t in tuned if t]
-        if len(means) < len(names):
+        tuned, tested = (
+            [bits for name in names if (bits := found.bits(measure, model, name, length))]
+            for measure in (_TUNED, _TESTED)
+        )
+        if min(len(tuned), len(tested)) < len(names):
             continue
+        means = [mean_of(bits).value for bits in tuned]
         best = min(range(len(means)), key=means.__getitem__)
         usual = slopes.index(0.1)
         rows.append(
@@ -224,7 +229,7 @@ def _slopes(found: Found) -> list[str]:
                 f"{multiple:g}×",
                 *(f"{v:.3f}" for v in means),
                 f"{slopes[best]:g}",
-                paired(tested[best] or [], tested[usual] or []).text(4, sign=True),
+                paired(tested[best], tested[usual]).text(4, sign=True),
             ]
         )
     if not rows:
